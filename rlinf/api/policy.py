@@ -44,10 +44,6 @@ class Policy:
             return cls(folder, load_vla(str(folder)).eval())
         if has_own_class(folder):
             return cls(folder, load_own(folder).eval())
-        return cls._language_model(folder)
-
-    @classmethod
-    def _language_model(cls, folder: Path) -> Self:
         from rlinf.models.loading import load_causal_lm, load_tokenizer
 
         if not (folder / "config.json").exists():

@@ -247,7 +247,7 @@ def _of_records(
     """Build the rows of a batch of text from their records in shared memory and the columns sent with them."""
     assert common.layout is not None
     batch, pending = common.layout.read(own[0], common.spec)
-    return _share(_with_columns(batch, own[2], ragged), own[1], common, pending)
+    return RankBatch(_with_columns(batch, own[2], ragged), own[1], common.steps, common.observed, pending)
 
 
 def _with_columns(batch: Batch, placed: Sequence[_Placed], ragged: Sequence[RaggedRows]) -> Batch:
@@ -276,13 +276,7 @@ def _of_rows(
 ) -> RankBatch:
     """Rows with observations, some of which were stored separately."""
     held = own[0].replace(inputs=ObservationInputs.of(own[0].inputs).with_leaves(leaves))
-    return _share(held, own[1], common, None)
-
-
-def _share(
-    held: Batch, parts: Sequence[StepShard], common: BroadcastFacts, pending: PendingAdvantages | None
-) -> RankBatch:
-    return RankBatch(held, parts, common.steps, common.observed, pending)
+    return RankBatch(held, own[1], common.steps, common.observed, None)
 
 
 def _with_all_leaves(batch: Batch, *sources: Mapping[str, Tensor]) -> Batch:

@@ -22,18 +22,14 @@ def describe_death(place: HostPlace | None, error: RayError) -> str:
     """Process, node, the likely cause, and the last lines it wrote to standard error."""
     if place is None:
         return f"before it was up: {error}"
-    head = f"(pid {place.pid} on {place.address}): {_cause(error)}"
+    text, cause = str(error), "its process ended (killed, out of memory, or crashed in native code)"
+    if isinstance(error, OutOfMemoryError) or "memory monitor" in text or "low on memory" in text:
+        cause = "killed because its node ran out of memory"
+    elif node_was_lost(error):
+        cause = "its node was lost"
+    head = f"(pid {place.pid} on {place.address}): {cause}"
     tail = _last_words(place)
     return f"{head}\nlast lines of its stderr:\n{tail}" if tail else head
-
-
-def _cause(error: RayError) -> str:
-    text = str(error)
-    if isinstance(error, OutOfMemoryError) or "memory monitor" in text or "low on memory" in text:
-        return "killed because its node ran out of memory"
-    if node_was_lost(error):
-        return "its node was lost"
-    return "its process ended (killed, out of memory, or crashed in native code)"
 
 
 def node_was_lost(error: RayError) -> bool:

@@ -166,17 +166,14 @@ def _check_fit(group: str, n: int, need: dict[str, float]) -> None:
         give_up = time.monotonic() + (_SETTLE_S if n * amount <= total else 0.0)
         while n * amount > (free := ray.available_resources().get(kind, 0.0)):
             if time.monotonic() > give_up:
+                remedy = "share GPUs (cluster.placement=colocated), lower the GPUs of a worker, or start fewer workers"
+                if kind == "CPU":
+                    remedy = "lower cluster.cpus_per_worker (it limits nothing at run time) or start fewer workers"
                 raise PlacementError(
                     f"{group}: {n} x {amount:g} = {n * amount:g} {kind} are needed, {free:g} of {total:g} are free; "
-                    f"{_remedy(kind)}"
+                    f"{remedy}"
                 )
             time.sleep(0.1)
-
-
-def _remedy(kind: str) -> str:
-    if kind == "CPU":
-        return "lower cluster.cpus_per_worker (it limits nothing at run time) or start fewer workers"
-    return "share GPUs (cluster.placement=colocated), lower the GPUs of a worker, or start fewer workers"
 
 
 def _asked(n: int, need: dict[str, float]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
@@ -78,9 +79,10 @@ class ResilientPool:
                 for other in range(rank + 1, self.size):
                     if other not in values and handles[other].done():
                         self._collect(other, handles[other], values, lost)
-                self._bring_back(lost)
-                again = {other: self._submit(other, method, *rows[other]) for other in sorted(lost)}
-                values |= {other: self._last(handle) for other, handle in again.items()}
+                with self._advising():
+                    self._restart_together(lost)
+                    again = {other: self._submit(other, method, *rows[other]) for other in sorted(lost)}
+                    values |= {other: handle.result() for other, handle in again.items()}
                 lost.clear()
         return [values[rank] for rank in range(self.size)]
 
@@ -92,8 +94,20 @@ class ResilientPool:
         try:
             return self.group.call_one(rank, method, *args)
         except WORKER_LOST as error:
-            self._bring_back({rank: error})
-            return self._last(self.group.submit_one(rank, method, *args))
+            with self._advising():
+                self._restart_together({rank: error})
+                return self.group.call_one(rank, method, *args)
+
+    @contextmanager
+    def _advising(self) -> Iterator[None]:
+        """Add the pool's advice to the error of a worker that dies in the same call twice."""
+        try:
+            yield
+        except WorkerError as error:
+            # One that lives says itself what is wrong.
+            if self.advice and (isinstance(error, WorkerDied) or error.method == "restart"):
+                raise UserError(f"{error}\n{self.advice}") from error
+            raise
 
     def _collect(self, rank: int, handle: Handle, values: dict[int, Any], lost: dict[int, Exception]) -> None:
         """Store the value of a call, or that its worker was lost."""
@@ -101,26 +115,6 @@ class ResilientPool:
             values[rank] = handle.result()
         except WORKER_LOST as error:
             lost[rank] = error
-
-    def _bring_back(self, lost: Mapping[int, Exception]) -> None:
-        """Restarts workers that were lost over a call; an error has the pool's advice."""
-        try:
-            self._restart_together(lost)
-        except WorkerError as error:
-            raise self._advised(error) from error
-
-    def _last(self, handle: Handle) -> Any:
-        """Return the value of a call that was already made again."""
-        try:
-            return handle.result()
-        except WorkerError as error:
-            raise self._advised(error) from error
-
-    def _advised(self, error: WorkerError) -> Exception:
-        """Add advice to the error if a worker died in the same call twice."""
-        if not self.advice or not (isinstance(error, WorkerDied) or error.method == "restart"):
-            return error  # it lives, and its words say what is wrong
-        return UserError(f"{error}\n{self.advice}")
 
 
 class PolicyPool(ResilientPool):

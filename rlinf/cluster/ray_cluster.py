@@ -40,6 +40,7 @@ class RayCluster(Cluster):
         self._groups: dict[str, RayGroup] = {}
         self._placement = RayPlacement()
         self._closed = False
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._session = RaySession(
             config.address,
             start_timeout_s=config.start_timeout_s,
@@ -48,7 +49,11 @@ class RayCluster(Cluster):
                 "logging_level": "ERROR",
                 "runtime_env": {"env_vars": worker_environment(config)},
             },
-            local_options=_local_options(),
+            local_options={
+                "num_cpus": cores * _WORKERS_PER_CORE,
+                "include_dashboard": False,
+                "object_store_memory": int(os.environ.get("RLINF_OBJECT_STORE_MB") or _store_mb()) << 20,
+            },
         )
 
     @property
@@ -146,16 +151,6 @@ def worker_environment(config: ClusterConfig) -> dict[str, str]:
         "MKL_NUM_THREADS": threads,
         "PYTHONPATH": os.pathsep.join(list(dict.fromkeys(str(path) for path in results))),
     } | config.env
-
-
-def _local_options() -> dict[str, Any]:
-    """More of it for a cluster that is started here; ``RLINF_OBJECT_STORE_MB`` sets the size of its object store."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return {
-        "num_cpus": cores * _WORKERS_PER_CORE,
-        "include_dashboard": False,
-        "object_store_memory": int(os.environ.get("RLINF_OBJECT_STORE_MB") or _store_mb()) << 20,
-    }
 
 
 def _store_mb() -> int:

@@ -291,16 +291,13 @@ class RayGroup(WorkerGroup):
         for rank, ping in list(self._pings.items()):
             if ping.ref in answered:
                 self._pings.pop(rank, None)
-                self._last_observation(rank, ping.ref)
+                try:
+                    ray.get(ping.ref)
+                except RayError as error:
+                    if self._rendezvous:  # elsewhere the dead worker's own calls end
+                        raise self.died(rank, "a call", error) from None
             elif ping.silent_s(self._places[rank]) > self.config.heartbeat_timeout_s:
                 raise self._stalled(rank)
-
-    def _last_observation(self, rank: int, ping: ray.ObjectRef) -> None:
-        try:
-            ray.get(ping)
-        except RayError as error:
-            if self._rendezvous:  # elsewhere the dead worker's own calls end
-                raise self.died(rank, "a call", error) from None
 
     def _stalled(self, rank: int) -> WorkerTimeout:
         """Build the error for a process that stands still."""

@@ -90,7 +90,6 @@ def _examine_conversations(config: Config, report: _TextReport) -> None:
 
 
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: _TextReport) -> None:
-    from rlinf.rollouts.text.demonstrated import shown
     from rlinf.train.assemble.conversations import conversation_members
 
     try:
@@ -122,7 +121,8 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     _start(config, worker, report)
     report.findings += _shared(config, worker)
     report.lines += [f"Data: {label}: {note}" for label, note in facts.notes.items() if note]
-    report.lines += _shown(config, renderers[0], tasks, rendered, [shown(one) for one in demonstrated])
+    demonstrated_texts = ["\n".join(text for text, _ in one.turns) for one in demonstrated]
+    report.lines += _shown(config, renderers[0], tasks, rendered, demonstrated_texts)
     report.lines += _pictures(config, tokenizer, renderers[0], prompts)
     for member, own in zip(members, facts.members or (facts,), strict=True):
         report.lines += _tools(member.renderer, own)
@@ -131,7 +131,11 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
 
 def _shared(config: Config, worker: TextEnvWorker) -> list[Caveat]:
     """Report questions of the training rows that the evaluation has too."""
-    shared = worker.shared_questions() if config.evaluation.size and config.run.max_steps else 0
+    shared = (
+        len(worker.questions("train") & worker.questions("eval"))
+        if config.evaluation.size and config.run.max_steps
+        else 0
+    )
     if not shared:
         return []
     message = f"the evaluation asks {shared:,} questions that are trained on."

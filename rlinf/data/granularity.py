@@ -135,12 +135,9 @@ class Granularity(Levels):
         )
 
     def reward_mask(self, mask: Tensor) -> Tensor:
-        """[B, C, K] -> the positions of the rewards [B, T]."""
+        """[B, C, K] -> the positions of the rewards [B, T]; of ``terminated`` and ``truncated`` too: true if an action
+        has it."""
         return self._mask(mask, self.reward_type)
-
-    def flags(self, flags: Tensor) -> Tensor:
-        """``terminated`` or ``truncated`` [B, C, K] -> positions of rewards [B, T]: true if an action has it."""
-        return self._mask(flags, self.reward_type)
 
     def spread(self, column: Tensor) -> Tensor:
         """[B, T] of ``reward_type`` -> [B, T] of ``logprob_type``: a coarser advantage is that of all its parts.

@@ -144,10 +144,8 @@ class TextInputs(Inputs):
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        return self._with({name: change(tensor) for name, tensor in self.named().items()})
-
-    def _with(self, named: Mapping[str, Any]) -> Self:
-        return replace(self, **named)
+        changed: dict[str, Any] = {name: change(tensor) for name, tensor in self.named().items()}
+        return replace(self, **changed)
 
     def fit(self, decisions: int) -> Self:
         return self if self.labels is None else replace(self, labels=fit(self.labels, decisions, 0))
@@ -281,7 +279,7 @@ class ObservationInputs(Inputs):
 
     def with_rows_of(self, sources: Sequence[Mapping[str, Tensor]]) -> Self:
         """As :meth:`with_leaves`, out of all rows of all sources."""
-        return self.with_leaves([leaves_of_rows(sources[number], [rows])[0] for number, rows in self.requested_rows()])
+        return self.with_leaves([leaves_of_rows([rows], sources[number])[0] for number, rows in self.requested_rows()])
 
     def fetched(self) -> Self:
         return self.with_rows_of([source.fetch() for source in self.sources])
@@ -329,7 +327,7 @@ def picked(tensor: Tensor, rows: Tensor, decisions: Tensor) -> Tensor:
     return tensor.flatten(0, 1).index_select(0, rows * tensor.shape[1] + decisions)
 
 
-def leaves_of_rows(leaves: Mapping[str, Tensor], rows: Sequence[Tensor]) -> list[dict[str, Tensor]]:
+def leaves_of_rows(rows: Sequence[Tensor], leaves: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
     """For each of ``rows`` int64 [n]: those rows of all leaves; the leaves themselves if these are all, in order."""
 
     def chosen(leaf: Tensor, own: Tensor) -> Tensor:

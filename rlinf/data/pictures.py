@@ -63,7 +63,12 @@ def observed(observation: Any) -> str:
     if isinstance(observation, str):
         return observation
     if isinstance(observation, Mapping) and "type" in observation:
-        return _part(observation)
+        if observation["type"] == "text":
+            return str(observation["text"])
+        if observation["type"] not in ("image", "image_url"):
+            raise PictureError(f"a content part of type {observation['type']!r}; known are text, image and image_url")
+        picture = picture_of(observation)
+        return marked(address(picture["url"] if isinstance(picture, Mapping) and "url" in picture else picture))
     if isinstance(observation, Mapping) and not {"bytes", "path"} & set(observation):
         texts = [value for value in observation.values() if isinstance(value, str)]
         return observed([*(value for value in observation.values() if not isinstance(value, str)), *texts])
@@ -85,16 +90,6 @@ def has_picture(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype == np.uint8 and value.ndim in (2, 3)
     return hasattr(value, "convert") and hasattr(value, "save")
-
-
-def _part(part: Mapping[str, Any]) -> str:
-    """Return a content part of a chat message."""
-    if part["type"] == "text":
-        return str(part["text"])
-    if part["type"] not in ("image", "image_url"):
-        raise PictureError(f"a content part of type {part['type']!r}; known are text, image and image_url")
-    given = picture_of(part)
-    return marked(address(given["url"] if isinstance(given, Mapping) and "url" in given else given))
 
 
 def picture_of(part: Mapping[str, Any]) -> Any:

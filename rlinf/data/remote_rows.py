@@ -164,7 +164,10 @@ class RemoteRows(ColumnGroup):
             group_ids=self.group_ids,
             policy_version=self.policy_version[:, None].expand(-1, self.num_positions),
             fresh=None if self.on_policy is None else flags["mask"] & self.on_policy[:, None],
-            metadata={name: [_settled(value) for value in values] for name, values in self.metadata.items()},
+            metadata={
+                name: [str(value) if isinstance(value, LazyText) else value for value in values]
+                for name, values in self.metadata.items()
+            },
             reward_details=self.reward_details,
             turn_credit=self.turn_credit,
             domains=self.domains,
@@ -199,7 +202,3 @@ def join_rows(parts: Sequence[Batch | RemoteRows]) -> Batch | RemoteRows:
         domains=join_names([part.domains for part in remote]),
         metadata={name: [value for part in remote for value in part.metadata[name]] for name in first.metadata},
     )
-
-
-def _settled(value: Any) -> Any:
-    return str(value) if isinstance(value, LazyText) else value

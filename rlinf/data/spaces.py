@@ -171,15 +171,6 @@ def text_of(letters: np.ndarray) -> str:
     return letters.tobytes().rstrip(b"\0").decode()
 
 
-def stacked_leaves(observation: object, name: str = ROOT) -> Arrays:
-    """Return the leaves of an observation that is stacked already ([N, ...], as a gymnasium vector env returns it)."""
-    if isinstance(observation, Mapping):
-        return {n: a for key, part in observation.items() for n, a in stacked_leaves(part, f"{name}.{key}").items()}
-    if isinstance(observation, tuple):
-        return {n: a for key, part in enumerate(observation) for n, a in stacked_leaves(part, f"{name}.{key}").items()}
-    return {name: np.asarray(observation)}
-
-
 def empty_leaves(space: spaces.Space, lead: Sequence[int]) -> Arrays:
     """Zeroed arrays [*lead, ...] for every leaf."""
     arrays: Arrays = {}

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,23 +19,14 @@ from rlinf.sweep.summary import ALPHA, SweepSummary, summarise
 FOLDER = "confirmation"
 
 
-def _fresh_seeds(seeds: Sequence[int], count: int) -> list[int]:
-    """Return the first ``count`` seeds above all ``seeds``.
-
-    >>> _fresh_seeds([0, 1, 5], 2)
-    [6, 7]
-    """
-    first = max(seeds) + 1
-    return list(range(first, first + count))
-
-
 def confirmation_of(sweep: Sweep, summary: SweepSummary) -> tuple[Sweep, list[TrialPlan]] | None:
     """Return the sweep that runs the two best settings again, and its trials; None if there is nothing to confirm."""
     ranked = [one for one in summary.settings if one.final is not None]
     if not sweep.config.confirm or not ranked:
         return None
     config = sweep.config
-    seeds = _fresh_seeds(config.seeds, config.confirm)
+    first = max(config.seeds) + 1
+    seeds = list(range(first, first + config.confirm))
     again = replace(
         config,
         name=sweep.name,

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rlinf.base.child_process import ChildProcess
 from rlinf.base.durable import write_atomically
@@ -79,26 +79,8 @@ class RunProcess:
         return redacted("\n".join(lines[starts[-1] :] if starts else lines[-40:]))[-8000:]
 
 
-class MetricTail:
-    """New whole lines of a `metrics.jsonl` that grows, and that a resume may have shortened."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._seen = -1
-
-    def read(self) -> list[dict[str, Any]]:
-        """Read the lines of steps that were not seen before, without those of a warm start, which are negative."""
-        fresh = []
-        # A line that is not written to its end yet comes whole the next time.
-        for numbers in read_json_lines(self.path, number="step").rows:
-            if numbers["step"] > self._seen:
-                fresh.append(numbers)
-                self._seen = numbers["step"]
-        return fresh
-
-
 class ObjectiveTail:
-    """The values of a sweep's metric in a `metrics.jsonl` that grows."""
+    """The values of a sweep's metric in a `metrics.jsonl` that grows, and that a resume may have shortened."""
 
     def __init__(self, path: Path, metric: str, mode: str, success_key: str) -> None:
         """``success_key``: `env.success_key` of the run."""
@@ -112,16 +94,19 @@ class ObjectiveTail:
 
     def begin_again(self) -> None:
         """Read the file from its first line on: it is another one now."""
-        self._tail = MetricTail(self._path)
+        self._seen = -1
 
     def read(self) -> bool:
-        """Read the new lines; return whether there were new values.
+        """Read the new lines, without those of a warm start, whose steps are negative; return whether they had values.
 
         :raises TrialFailed: the run does not measure the metric.
         """
         result = False
-        for numbers in self._tail.read():
-            self.steps = numbers["step"]
+        # A line that is not written to its end yet comes whole the next time.
+        for numbers in read_json_lines(self._path, number="step").rows:
+            if numbers["step"] <= self._seen:
+                continue
+            self.steps = self._seen = numbers["step"]
             value = numbers.get(self._metric)
             # At once, instead of after the last step; later episodes may be the first to report success.
             missing = missing_metric(self._metric, numbers, self._success_key) if self.value is None else None

@@ -40,12 +40,12 @@ class Estimate:
     iqm_interval: tuple[float, float]
 
 
-def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate | None:
+def estimate(values: Sequence[float]) -> Estimate | None:
     """Estimate one task's scores; None if there are none."""
     if not values:
         return None
     scores = np.asarray(values, dtype=np.float64)[:, None]
-    samples = resampled(scores, count=RESAMPLES, seed=seed)
+    samples = resampled(scores, count=RESAMPLES, seed=0)
     return Estimate(
         count=len(values),
         mean=float(scores.mean()),
@@ -101,7 +101,7 @@ class ImprovementChance:
     shared: int
 
 
-def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0) -> ImprovementChance | None:
+def improvement(a: Mapping[int, float], b: Mapping[int, float]) -> ImprovementChance | None:
     """Compute the improvement of ``a`` over ``b``, scores by seed, higher is better; None if one is empty.
 
     If both have the same seeds, these are resampled together: what they have in common stays so. If one was
@@ -113,7 +113,7 @@ def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0
     order_a, order_b = sorted(a), sorted(b)
     x, y = np.asarray([a[key] for key in order_a]), np.asarray([b[key] for key in order_b])
     better = np.sign(x[:, None] - y[None, :]) / 2 + 0.5
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     rows = generator.integers(len(x), size=(RESAMPLES, len(x)))
     columns = rows if order_a == order_b else generator.integers(len(y), size=(RESAMPLES, len(y)))
     low, high = percentiles(better[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2)))

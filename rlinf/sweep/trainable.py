@@ -74,9 +74,8 @@ class Trial(tune.Trainable):
         elif self.record.steps_done() != self.run_config.run.max_steps:
             newest = RunDirectory(self.record.run_dir).latest()
             self.held_at = newest.step if newest is not None else 0
-            self.process = RunProcess(
-                self.record.folder, self.run_config, threads=self._threads(), hold_every=self.hold_every
-            )
+            threads = max(1, int(self.sweep.config.resources.cpus))
+            self.process = RunProcess(self.record.folder, self.run_config, threads=threads, hold_every=self.hold_every)
         while True:
             ended = self.process is None or self._ended(self.process)
             lines = self.values.read()
@@ -134,9 +133,6 @@ class Trial(tune.Trainable):
         self.values.begin_again()
         self.record.lineage.append(taken)
         self.record.write()
-
-    def _threads(self) -> int:
-        return max(1, int(self.sweep.config.resources.cpus))
 
 
 def _copy(source: Path, target: Path) -> None:

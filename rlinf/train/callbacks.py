@@ -115,6 +115,17 @@ def require_callbacks(callbacks: Sequence[Callback]) -> None:
                 raise UserError(f"callbacks: {name}.{method} {misfit}")
 
 
+class StopAfter(Callback):
+    """Ends a run after iteration ``last``, for ``reason``."""
+
+    def __init__(self, last: int, reason: str) -> None:
+        self.last, self.reason = last, reason
+
+    def on_step(self, step: Step) -> None:
+        if step.number >= self.last:
+            step.stop(self.reason)
+
+
 class EarlyStopping(Callback):
     """Stops a run whose metric has not improved by ``min_delta`` in the last ``patience`` values."""
 

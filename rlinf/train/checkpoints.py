@@ -145,7 +145,14 @@ def examine(folder: Path) -> Checkpoint:
     known = check_manifest(folder)
     state = _json(folder / STATE)
     if not known:
-        _check_sizes(folder, state.pop("files", None))
+        # Checkpoints of versions before the manifest have the sizes of files alone.
+        sizes = state.pop("files", None)
+        if not isinstance(sizes, dict):
+            raise DamagedError(f"{MANIFEST} is missing")
+        for name, size in sizes.items():
+            have = _size(folder / name)
+            if have != size:
+                raise DamagedError(f"{name} is missing" if have is None else f"{name} is cut short")
     missing = sorted(_KEYS - state.keys())
     if missing:
         raise DamagedError(f"{STATE} does not say {', '.join(missing)}")
@@ -170,16 +177,6 @@ def check_manifest(folder: Path) -> bool:
     if wrong:
         raise DamagedError("; ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""))
     return True
-
-
-def _check_sizes(folder: Path, sizes: object) -> None:
-    """Check the sizes of files: checkpoints of versions before the manifest have no more."""
-    if not isinstance(sizes, dict):
-        raise DamagedError(f"{MANIFEST} is missing")
-    for name, size in sizes.items():
-        have = _size(folder / name)
-        if have != size:
-            raise DamagedError(f"{name} is missing" if have is None else f"{name} is cut short")
 
 
 def _wrong(folder: Path, files: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from rlinf.train.assemble.text import build_text_evaluator
 from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
 from rlinf.train.evaluation.saved import save_evaluation
 from rlinf.train.evaluation.text import Evaluation
-from rlinf.train.run import RunResult, progress_display, require_extras, unsaved
+from rlinf.train.run import UNSAVED, RunResult, progress_display, require_extras, stopped_with
 from rlinf.train.run_dir import RunDirectory, machine, write_atomically
 from rlinf.train.stored_run import run_of_checkpoint, stored_run
 from rlinf.train.tracking.summary import show
@@ -86,7 +86,7 @@ def _evaluate(config: Config, title: str) -> Evaluation:
     require_extras(config)
     setup = ResolvedRun.of(config)
     with (
-        unsaved(),
+        stopped_with(UNSAVED),
         tempfile.TemporaryDirectory(prefix="rlinf_eval_") as scratch,
         progress_display(config) as display,
         connect(setup.cluster) as cluster,

@@ -92,8 +92,15 @@ class Trainer:
             if note:
                 self.display.say(f"{name}: {note}")
         try:
-            with self.log() as log:
-                self.begin_callbacks()
+            # Cut after the last step that is not written again.
+            with MetricLog(
+                self.run.folder.path, self.config, from_step=self.run.logged_until, say=self.display.warn
+            ) as log:
+                if self.callbacks:
+                    folder = self.run.folder.path
+                    start = RunStart(self.config, folder, read_json_lines(folder / "metrics.jsonl", number="step").rows)
+                    for callback in self.callbacks:
+                        callback.on_start(start)
                 if self.run.progress.stage == "sft":
                     warm_start(self.run, log)
                 self.iterate(log)
@@ -114,7 +121,11 @@ class Trainer:
         config, run, state = self.config, self.run, self.run.progress
         self.display.phase("train", total=config.run.max_steps, done=state.step)
         run.mark()
-        self.send_first_weights()
+        self.graph.send_weights(self.run.progress.step)
+        if (reason := self.graph.unproved()) is not None:
+            self.display.warn(
+                f"It cannot be shown by value that samplers hold the weights that they are sent: {reason}."
+            )
         if state.step == 0 and not state.initial:
             initial = self.evaluate() if config.evaluation.at_start else {}
             with defer_signals():
@@ -192,22 +203,6 @@ class Trainer:
         if due and not (going_on and self.alarm.holds_checkpoints):
             self.run.save()
         self.save_requested = False
-
-    def send_first_weights(self) -> None:
-        """Send the samplers what they begin with, and name those that cannot be shown to have it."""
-        self.graph.send_weights(self.run.progress.step)
-        if (reason := self.graph.unproved()) is not None:
-            self.display.warn(
-                f"It cannot be shown by value that samplers hold the weights that they are sent: {reason}."
-            )
-
-    def begin_callbacks(self) -> None:
-        """Tells callbacks that the run begins, or goes on, with what is logged so far."""
-        if self.callbacks:
-            folder = self.run.folder.path
-            start = RunStart(self.config, folder, read_json_lines(folder / "metrics.jsonl", number="step").rows)
-            for callback in self.callbacks:
-                callback.on_start(start)
 
     def call_back(self, number: int, metrics: Metrics) -> Step:
         """Call the callbacks after iteration ``number`` and do what they request; a new learning rate is set at
@@ -308,7 +303,9 @@ class Trainer:
     def evaluate(self) -> Metrics:
         """Run the evaluation of now, with the weights that the samplers hold."""
         _log.info("step %d: evaluate", self.run.progress.step)
-        return self.evaluation.evaluate()
+        if self.graph.evaluate is None:
+            return {}
+        return self.evaluation.record(self.evaluation.measure(self.run.progress.step))
 
     def measure_into(self, measured: list[Measured], step: int) -> None:
         """Evaluate the weights after ``step`` iterations while the learner trains, and add the result to a list."""
@@ -327,10 +324,6 @@ class Trainer:
                 evaluate=self.graph.learner.evaluate,
                 rendered=self.graph.rendered,
             )
-
-    def log(self) -> MetricLog:
-        """Open the log of metrics, cut after the last step that is not written again."""
-        return MetricLog(self.run.folder.path, self.config, from_step=self.run.logged_until, say=self.display.warn)
 
 
 def rates(metrics: Metrics, seconds: float) -> Metrics:

@@ -28,7 +28,7 @@ from rlinf.data.messages import Metrics
 from rlinf.datasets.robot_data.statistics import keep_statistics
 from rlinf.train.assemble.learner_only import build_learner_graph
 from rlinf.train.assemble.setup import ResolvedRun
-from rlinf.train.callbacks import Callback, require_callbacks
+from rlinf.train.callbacks import Callback, StopAfter, require_callbacks
 from rlinf.train.evaluation.in_training import FirstEvaluations
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
@@ -36,7 +36,7 @@ from rlinf.train.init_from import source_of
 from rlinf.train.loop import Trainer
 from rlinf.train.progress import Progress
 from rlinf.train.run_dir import RunDirectory
-from rlinf.train.saved_batches import BatchFolder, BatchRecorder, ReplayedBatches, StopAfterBatches
+from rlinf.train.saved_batches import BatchFolder, BatchRecorder, ReplayedBatches
 from rlinf.train.stored_run import stored_run
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.summary import contents, fingerprint, show
@@ -110,81 +110,61 @@ def run(
     config = counted(config) if saved is None else saved.adapted(config)
     with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):
         recorder = BatchRecorder(folder.path, save_batches) if save_batches else None
-        return _run(
-            config,
-            folder,
-            report=report,
-            after_step=after_step,
-            callbacks=callbacks,
-            recorder=recorder,
-            saved=saved,
-            first_evaluations=first_evaluations,
-        )
-
-
-def _run(
-    config: Config,
-    folder: RunDirectory,
-    *,
-    report: bool,
-    after_step: Callable[[int], None] | None,
-    callbacks: Sequence[Callback],
-    recorder: BatchRecorder | None,
-    saved: BatchFolder | None,
-    first_evaluations: FirstEvaluations | None,
-) -> RunResult:
-    began = time.perf_counter()
-    with progress_display(config) as display:
-        done = folder.summary()
-        if done is not None and done["steps"] >= config.run.max_steps:
-            results = ", ".join(f"{name} {value:.4g}" for name, value in done["metrics"].items())
-            display.say(f"{folder.path} holds a run that finished {done['steps']} steps: {results}")
-            return RunResult(done["metrics"], folder.path, findings=_diagnosis(folder, display))
-        setup = ResolvedRun.of(config)
-        if saved is not None:
-            saved.begin(config, folder.path)
-            callbacks = [*callbacks, StopAfterBatches(saved)]
-        source = source_of(config, folder.path) if not folder.steps() else None
-        display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
-        with _resumable(folder), connect(setup.cluster) as cluster:
-            if saved is None:
-                graph, batches = build_graph(setup, cluster, folder.path), None
-            else:
-                graph, batches = build_learner_graph(saved, setup, cluster, folder.path), ReplayedBatches(saved)
-            trainer = Trainer(
-                config,
-                graph,
-                folder,
-                display,
-                after_step,
-                callbacks,
-                source,
-                batches=batches,
-                recorder=recorder,
-                spans=cluster.record_spans,
-                first_evaluations=first_evaluations,
-            )
+        began = time.perf_counter()
+        with progress_display(config) as display:
+            done = folder.summary()
+            if done is not None and done["steps"] >= config.run.max_steps:
+                results = ", ".join(f"{name} {value:.4g}" for name, value in done["metrics"].items())
+                display.say(f"{folder.path} holds a run that finished {done['steps']} steps: {results}")
+                return RunResult(done["metrics"], folder.path, findings=_diagnosis(folder, display))
+            setup = ResolvedRun.of(config)
             if saved is not None:
-                trainer.run.progress.step = saved.steps[0]
-            state = trainer.train()
-            finish(config, graph, folder, state, wall_s=trainer.run.wall_s)
-        display.say("")
-    wall = time.perf_counter() - began
-    if saved is None:
-        # A warm start that an earlier version began was not evaluated before: nothing to set the result beside.
-        columns = {"before": state.before, "after": state.evaluation} if state.before else {"result": state.evaluation}
-        show(display.console, columns, trainer.evaluation.samples)
-    display.console.print(Text(f"\n{wall:.0f} s in all. Everything is in {contents(folder.path)}"), soft_wrap=True)
-    if saved is not None:
-        digest = (folder.summary() or {}).get("params_sha256", "")
-        display.console.print(Text(saved.verdict(state.step, digest)), soft_wrap=True)
-    findings = _diagnosis(folder, display)
-    if report:
-        with _complete(folder):
-            _write_page(folder, display)
-    for callback in callbacks:
-        callback.on_end(state.evaluation)
-    return RunResult(state.evaluation, folder.path, trainer.stopped, findings)
+                saved.begin(config, folder.path)
+                used_up = f"the {len(saved.steps)} saved batches are used up"
+                callbacks = [*callbacks, StopAfter(saved.steps[-1] + 1, used_up)]
+            source = source_of(config, folder.path) if not folder.steps() else None
+            display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
+            with _resumable(folder), connect(setup.cluster) as cluster:
+                if saved is None:
+                    graph, batches = build_graph(setup, cluster, folder.path), None
+                else:
+                    graph, batches = build_learner_graph(saved, setup, cluster, folder.path), ReplayedBatches(saved)
+                trainer = Trainer(
+                    config,
+                    graph,
+                    folder,
+                    display,
+                    after_step,
+                    callbacks,
+                    source,
+                    batches=batches,
+                    recorder=recorder,
+                    spans=cluster.record_spans,
+                    first_evaluations=first_evaluations,
+                )
+                if saved is not None:
+                    trainer.run.progress.step = saved.steps[0]
+                state = trainer.train()
+                finish(config, graph, folder, state, wall_s=trainer.run.wall_s)
+            display.say("")
+        wall = time.perf_counter() - began
+        if saved is None:
+            # A warm start that an earlier version began was not evaluated before: nothing to set the result beside.
+            columns = (
+                {"before": state.before, "after": state.evaluation} if state.before else {"result": state.evaluation}
+            )
+            show(display.console, columns, trainer.evaluation.samples)
+        display.console.print(Text(f"\n{wall:.0f} s in all. Everything is in {contents(folder.path)}"), soft_wrap=True)
+        if saved is not None:
+            digest = (folder.summary() or {}).get("params_sha256", "")
+            display.console.print(Text(saved.verdict(state.step, digest)), soft_wrap=True)
+        findings = _diagnosis(folder, display)
+        if report:
+            with stopped_with(f"the run is complete, and `rlinf report {folder.path}` writes its page"):
+                _write_page(folder, display)
+        for callback in callbacks:
+            callback.on_end(state.evaluation)
+        return RunResult(state.evaluation, folder.path, trainer.stopped, findings)
 
 
 @contextmanager
@@ -205,25 +185,17 @@ def _resumable(folder: RunDirectory) -> Iterator[None]:
 
 
 @contextmanager
-def unsaved() -> Iterator[None]:
-    """End the block at once on stop signals, and report that no part of it can be continued."""
+def stopped_with(outlook: str) -> Iterator[None]:
+    """End the block at once on stop signals, and report ``outlook``, what became of its work, if nothing else did."""
     try:
         with stop_signals():
             yield
     except Stopped as stop:
-        stop.outlook = stop.outlook or "nothing of this evaluation is saved, and the same command begins it again"
+        stop.outlook = stop.outlook or outlook
         raise
 
 
-@contextmanager
-def _complete(folder: RunDirectory) -> Iterator[None]:
-    """End the block at once on stop signals, and report that no training is lost."""
-    try:
-        with stop_signals():
-            yield
-    except Stopped as stop:
-        stop.outlook = f"the run is complete, and `rlinf report {folder.path}` writes its page"
-        raise
+UNSAVED = "nothing of this evaluation is saved, and the same command begins it again"
 
 
 def require_extras(config: Config) -> None:
@@ -331,7 +303,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     changed = changed_settings(load_stored(path / "config.yaml"), config)
     setup = ResolvedRun.of(config)
     with (
-        unsaved(),
+        stopped_with(UNSAVED),
         naming_disk_errors(path),
         progress_display(config) as display,
         connect(setup.cluster) as cluster,

@@ -107,7 +107,9 @@ class RunDirectory:
             )
         if config.run.resume == "must" and self.latest() is None:
             raise RunDirectoryError(f"{self.path} holds no checkpoint, and run.resume is must")
-        if saved.exists() and self.begun():
+        # A run that did not get beyond its configuration has nothing to lose.
+        begun = any(entry.name not in (_CONFIG, _MACHINE, _ENVIRONMENT, _LOCK) for entry in self.path.iterdir())
+        if saved.exists() and begun:
             self._require_the_same(config.record, load_stored(saved).record)
 
     def refusal(self, changed: Sequence[str], overrides: Sequence[str] = ()) -> str:
@@ -154,15 +156,14 @@ class RunDirectory:
         if changed:
             raise RunDirectoryError(self.refusal(changed, overrides))
 
-    def begun(self) -> bool:
-        """Whether there is anything to lose: a run that did not get beyond its configuration may be corrected."""
-        return any(entry.name not in (_CONFIG, _MACHINE, _ENVIRONMENT, _LOCK) for entry in self.path.iterdir())
-
     def summary(self) -> dict[str, Any] | None:
         """Read the summary that a finished run wrote. Raises :class:`RunDirectoryError` for a file that is damaged."""
         result = read_json_file(self.path / _SUMMARY)
         if result is not None and not {"steps", "metrics"} <= result.keys():
-            raise _damaged(self.path / _SUMMARY, "it names no steps and metrics")
+            raise RunDirectoryError(
+                f"{self.path / _SUMMARY} is damaged (it names no steps and metrics): remove it, and give the command "
+                "again"
+            )
         return result
 
     def write_summary(self, summary: dict[str, Any]) -> None:
@@ -216,10 +217,6 @@ def _unusable(path: Path, error: OSError) -> UserError:
     return RunDirectoryError(f"run.dir: {file_of(error) or path} cannot be written ({why}): choose another run.dir")
 
 
-def _damaged(path: Path, why: str) -> RunDirectoryError:
-    return RunDirectoryError(f"{path} is damaged ({why}): remove it, and give the command again")
-
-
 def machine() -> dict[str, Any]:
     """Versions, machine and commit, for reports."""
     versions = {"rlinf": rlinf.__version__}
@@ -228,21 +225,16 @@ def machine() -> dict[str, Any]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
+    # An installed copy is not the repository that it may be inside of.
+    package = Path(__file__).parents[1]
+    commit = None if _git(package, "ls-files", "__init__.py") is None else _git(package, "rev-parse", "HEAD")
     return {
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "versions": versions,
-        "commit": _commit() or f"{DISTRIBUTION} {rlinf.__version__}, installed without its repository",
+        "commit": commit or f"{DISTRIBUTION} {rlinf.__version__}, installed without its repository",
     }
-
-
-def _commit() -> str | None:
-    """Return the commit of the code that runs; None for an installed copy, whatever repository it may lie in."""
-    package = Path(__file__).parents[1]
-    if _git(package, "ls-files", "__init__.py") is None:
-        return None
-    return _git(package, "rev-parse", "HEAD")
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

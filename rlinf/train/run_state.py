@@ -143,16 +143,13 @@ class RunState:
         elif survey.damaged:
             raise self.folder.nothing_whole(survey)
         elif self.source is not None:
-            self._begin_with(self.source)
-
-    def _begin_with(self, source: Source) -> None:
-        """Load another run's weights, and save them at once: from here on the other run is not needed."""
-        self.graph.learner.init_from(source.checkpoint.folder, optimizer=self.config.run.init_optimizer)
-        source.record(self.folder.path, self.config)
-        self.mark()
-        self.save()
-        for line in source.lines(self.config):
-            self.display.say(line)
+            # Saved at once: from here on the other run is not needed.
+            self.graph.learner.init_from(self.source.checkpoint.folder, optimizer=self.config.run.init_optimizer)
+            self.source.record(self.folder.path, self.config)
+            self.mark()
+            self.save()
+            for line in self.source.lines(self.config):
+                self.display.say(line)
 
     def _fill(self, folder: Path) -> None:
         """Write learner, driver and reward into the folder of a checkpoint."""

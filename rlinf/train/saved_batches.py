@@ -18,7 +18,6 @@ from rlinf.config.stored import load_stored
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
 from rlinf.data.remote_rows import RemoteRows
-from rlinf.train.callbacks import Callback, Step
 from rlinf.train.checkpoints import Checkpoints
 from rlinf.train.graph import Graph
 from rlinf.train.plain_state import load_plain, save_plain
@@ -179,17 +178,6 @@ class ReplayedBatches(BatchSource):
 
     def ready(self, step: int) -> tuple[Batch | RemoteRows, Metrics] | None:
         return self._folder.load(step)
-
-
-class StopAfterBatches(Callback):
-    """End the run after its last batch."""
-
-    def __init__(self, folder: BatchFolder) -> None:
-        self._folder = folder
-
-    def on_step(self, step: Step) -> None:
-        if step.number > self._folder.steps[-1]:
-            step.stop(f"the {len(self._folder.steps)} saved batches are used up")
 
 
 class NoRollout:

@@ -21,7 +21,7 @@ from rlinf.config.dump import diff
 from rlinf.config.stored import load_stored
 from rlinf.data.batch import Batch
 from rlinf.models.architecture import in_one_line
-from rlinf.train.callbacks import Callback, Step
+from rlinf.train.callbacks import StopAfter
 from rlinf.train.plain_state import load_plain
 from rlinf.train.run import run
 from rlinf.train.saved_batches import FOLDER
@@ -65,15 +65,6 @@ class Verification:
     """None: all bits are equal."""
 
 
-class _StopAfter(Callback):
-    def __init__(self, last: int) -> None:
-        self._last = last
-
-    def on_step(self, step: Step) -> None:
-        if step.number == self._last:
-            step.stop("the step to verify is done")
-
-
 def verify(folder: Path, step: int | None = None, overrides: Sequence[str] = ()) -> Verification:
     """Train ``step`` of the run in ``folder`` again, from the newest checkpoint before it, and compare.
 
@@ -101,7 +92,7 @@ def verify(folder: Path, step: int | None = None, overrides: Sequence[str] = ())
         first = _copy_start(folder, again, earlier[-1] if earlier else None)
         kept = max(0, last - max(first, 0))
         with contextlib.redirect_stdout(io.StringIO()):  # tables of results, which the run printed itself
-            callbacks = [_StopAfter(last)]
+            callbacks = [StopAfter(last, "the step to verify is done")]
             run(config, report=False, callbacks=callbacks, save_batches=kept if (folder / FOLDER).is_dir() else 0)
         return _compared(folder, again, max(first, 0) + 1, last)
 

@@ -23,7 +23,11 @@ def warm_start(run: RunState, log: MetricLog) -> None:
     config, graph, state, display = run.config, run.graph, run.progress, run.display
     make_batch, steps = graph.warm_start_batch, config.sft.steps
     assert make_batch is not None
-    metrics = _evaluate_untrained(run)
+    metrics: Metrics = {}
+    if graph.evaluate is not None and not (config.run.max_steps or state.step):
+        # The warm start is all there is to the run; training that follows has its own first evaluation.
+        graph.send_weights(run.order)
+        metrics = state.untrained = graph.evaluate().metrics
     cache = WarmStartCache(config)
     result = cache.found()
     if result is not None:
@@ -37,8 +41,12 @@ def warm_start(run: RunState, log: MetricLog) -> None:
     made = make_batch(state.step) if state.step < steps else None
     while made is not None:
         began = time.perf_counter()
-        if state.step and config.sft.evaluate_every and state.step % config.sft.evaluate_every == 0:
-            metrics = _evaluate_now(run)
+        due = state.step and config.sft.evaluate_every and state.step % config.sft.evaluate_every == 0
+        if due and graph.evaluate is not None:
+            # Of the weights in between; a run that goes on from their checkpoint measures them again.
+            graph.send_weights(run.order)
+            metrics = graph.evaluate().metrics
+            display.evaluated(run.where, metrics)
         batch, prepared = graph.warm_start_preparation(made)
         _log.debug("step %d of the warm start: update", state.step)
         with defer_signals():
@@ -60,24 +68,3 @@ def warm_start(run: RunState, log: MetricLog) -> None:
         run.begin_training()
         run.mark()
         run.save()
-
-
-def _evaluate_now(run: RunState) -> Metrics:
-    """Evaluate the weights in between, before the next step.
-
-    A run that goes on from their checkpoint measures them again."""
-    if run.graph.evaluate is None:
-        return {}
-    run.graph.send_weights(run.order)
-    metrics = run.graph.evaluate().metrics
-    run.display.evaluated(run.where, metrics)
-    return metrics
-
-
-def _evaluate_untrained(run: RunState) -> Metrics:
-    """Before a warm start that is all there is to a run; training that follows has its own first evaluation."""
-    if run.graph.evaluate is None or run.config.run.max_steps or run.progress.step:
-        return {}
-    run.graph.send_weights(run.order)
-    run.progress.untrained = run.graph.evaluate().metrics
-    return run.progress.untrained

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_two_checkpoints_are_compared_by_the_start_states_that_both_played(
     trained: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, after = saved(trained, 1), saved(trained, 20)
-    outcomes = [StartOutcome.from_json(one) for one in json.loads(before.read_text())["outcomes"]]
+    outcomes = [outcome_from_json(one) for one in json.loads(before.read_text())["outcomes"]]
     # Ten states in twenty episodes: each twice, and alike, since nothing is drawn.
     assert len({outcome.task for outcome in outcomes}) == len(outcomes) == 10
     assert all(len(outcome.returns) == len(outcome.success_once) == 2 for outcome in outcomes)
@@ -117,4 +118,4 @@ def test_an_evaluation_of_an_earlier_version_says_what_to_do(trained: Path, tmp_
 
 def test_outcomes_come_back_as_they_were_written() -> None:
     for outcome in (StartOutcome("a", (1.0, 0.5), (True, False), (False, False)), StartOutcome("b", (2.0,))):
-        assert outcome_from_json(json.loads(json.dumps(outcome.as_json()))) == outcome
+        assert outcome_from_json(json.loads(json.dumps(asdict(outcome)))) == outcome

@@ -36,8 +36,8 @@ def test_rewards_and_flags():
     action = Granularity(actions=2, dimensions=3, reward_type="action_level", logprob_type="action_level")
     close(chunk.rewards(rewards, MASK), torch.tensor([[3.0, 3.0]]))
     close(action.rewards(rewards, MASK), torch.tensor([[1.0, 2.0, 3.0, 0.0]]))
-    assert chunk.flags(ends & MASK).tolist() == [[False, True]]
-    assert action.flags(ends & MASK).tolist() == [[False, False, True, False]]
+    assert chunk.reward_mask(ends & MASK).tolist() == [[False, True]]
+    assert action.reward_mask(ends & MASK).tolist() == [[False, False, True, False]]
     assert action.reward_mask(MASK).tolist() == [[True, True, True, False]]
 
 

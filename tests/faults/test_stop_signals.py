@@ -23,7 +23,7 @@ from rlinf.cli import main
 from rlinf.config import Config, load_mapping
 from rlinf.train import run
 from rlinf.train.loop import Trainer
-from rlinf.train.run import unsaved
+from rlinf.train.run import UNSAVED, stopped_with
 from rlinf.train.run_state import RunState
 
 TEXT: dict[str, Any] = {"run": {"max_steps": 3}, "checkpoint": {"every": 100}, "evaluation": {"every": 1}}
@@ -126,7 +126,10 @@ def test_the_command_line_says_it_in_one_sentence(
 
 
 def test_an_evaluation_that_is_stopped_says_that_nothing_is_saved() -> None:
-    with pytest.raises(Stopped, match=r"^Interrupted; nothing of this evaluation is saved, and the same"), unsaved():
+    with (
+        pytest.raises(Stopped, match=r"^Interrupted; nothing of this evaluation is saved, and the same"),
+        stopped_with(UNSAVED),
+    ):
         signal.raise_signal(signal.SIGINT)
 
 

@@ -16,7 +16,6 @@ from rlinf.base.json_files import read_json_lines
 from rlinf.cli import main
 from rlinf.report import write_run_report
 from rlinf.report.runs import ReportError, read_run, read_series
-from rlinf.sweep.process import MetricTail
 from rlinf.train.run_dir import RunDirectory
 from rlinf.train.tracking.metric_log import MetricLog
 
@@ -44,7 +43,7 @@ def test_damaged_lines_are_skipped_counted_and_named(tmp_path: Path, damage: byt
     path = damaged_metrics(tmp_path, damage)
     assert read_series(path)[0] == {"step": [1, 2], "reward/mean": [1.0, 2.0]}
     assert read_json_lines(path, number="step").note(path) == f"{path}: 2 damaged lines were skipped (lines 2, 4)"
-    assert [row["step"] for row in MetricTail(path).read()] == [1, 2]
+    assert [row["step"] for row in read_json_lines(path, number="step").rows] == [1, 2]
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sweep_files import load_sweep, write_base
 
-from rlinf.sweep.process import MetricTail
+from rlinf.base.json_files import read_json_lines
 from rlinf.sweep.records import SweepRecord, TrialRecord, read_sweep
 
 pytest.importorskip("ray.tune")
@@ -81,7 +81,7 @@ def last_line(trial: TrialRecord) -> dict[str, float]:
 
 def has_copied(trial: TrialRecord) -> bool:
     """Whether it has gone on after its last copy."""
-    steps = [numbers["step"] for numbers in MetricTail(trial.run_dir / "metrics.jsonl").read()]
+    steps = [numbers["step"] for numbers in read_json_lines(trial.run_dir / "metrics.jsonl", number="step").rows]
     return bool(trial.lineage) and max(steps, default=0) > trial.lineage[-1]["step"]
 
 

@@ -21,7 +21,7 @@ pytest.importorskip("ray.tune")
 from rlinf.config import ConfigErrors, to_yaml
 from rlinf.sweep import engine, trainable
 from rlinf.sweep.load import Sweep
-from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
+from rlinf.sweep.process import ObjectiveTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord, open_sweep, read_sweep
 from rlinf.sweep.settings import TrialPlan, plan_trials
 from rlinf.sweep.validate import trial_config
@@ -180,12 +180,15 @@ def test_a_run_holds_at_every_boundary_but_its_end(sweep: Sweep, steps: int, hol
 
 def test_metrics_are_read_once_and_only_when_written_to_the_end(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    tail = MetricTail(path)
-    assert tail.read() == []
-    path.write_text('{"step": 0}\n{"step": 1')
-    assert tail.read() == [{"step": 0}]
-    path.write_text('{"step": 0}\n{"step": 1}\n')
-    assert tail.read() == [{"step": 1}]
+    tail = ObjectiveTail(path, "eval/accuracy", "max", "success")
+    assert not tail.read()
+    path.write_text('{"step": 0, "eval/accuracy": 0.5}\n{"step": 1')
+    assert tail.read()
+    assert (tail.steps, tail.value) == (0, 0.5)
+    assert not tail.read()
+    path.write_text('{"step": 0, "eval/accuracy": 0.5}\n{"step": 1, "eval/accuracy": 0.25}\n')
+    assert tail.read()
+    assert (tail.steps, tail.value, tail.best) == (1, 0.25, 0.5)
 
 
 def test_another_sweep_in_the_same_directory_is_refused(sweep: Sweep, tmp_path: Path) -> None:

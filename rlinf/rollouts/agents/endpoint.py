@@ -130,7 +130,9 @@ class Endpoint:
             "logprobs": {"content": content},
             "finish_reason": _REASONS.get(done.finish_reason, done.finish_reason),
         }
-        return web.json_response({"request_id": _identity(episode, done), "model": MODEL, "choices": [choice]})
+        return web.json_response(
+            {"request_id": f"rlinf-{episode.place}-{done.request_id}", "model": MODEL, "choices": [choice]}
+        )
 
     async def _chat(self, request: web.Request, session: str | None) -> web.StreamResponse:
         episode, body = self._gateway.episode(session), await _json(request)
@@ -144,7 +146,7 @@ class Endpoint:
         context = context_of(episode, messages, names, tools, self._renderer)
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         done = await self._answered(episode, context, limit, body.get("stop"))
-        name = _identity(episode, done)
+        name = f"rlinf-{episode.place}-{done.request_id}"
         text = self._renderer.answered(done.token_ids, tools=tools)
         message = answer_of(text, with_tools=bool(tools), name=name)
         remember(episode, names, message, (*context, *done.token_ids))
@@ -224,10 +226,6 @@ async def _streamed(
     await response.write(b"data: [DONE]\n\n")
     await response.write_eof()
     return response
-
-
-def _identity(episode: AgentEpisode, done: Completion) -> str:
-    return f"rlinf-{episode.place}-{done.request_id}"
 
 
 def _error(status: int, message: str, code: str) -> web.Response:

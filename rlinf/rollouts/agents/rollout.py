@@ -69,7 +69,7 @@ class AgentRollout(TextRollout):
         clock = Clock()
         began = time.perf_counter()
         rows = self.open_rows(split, task_ids, samples, change)
-        clock.add("time/env_reset_s", began)
+        clock.add("time/env_reset_s", time.perf_counter() - began)
         episodes = [
             AgentEpisode((*key, row.task_id), sample=row.sample, place=index, group=row.group)
             for index, row in enumerate(rows)
@@ -82,14 +82,14 @@ class AgentRollout(TextRollout):
             while grades.open:
                 asked = time.perf_counter()
                 if self.gateway.pump(session, _POLL_S, until_stop=self.renderer.until_stop):
-                    clock.add(GENERATION, asked)
+                    clock.add(GENERATION, time.perf_counter() - asked)
                 for graded in grades.take(0.0, complete=True):
                     self.gateway.end(episodes[graded.place], session)
                     rows[graded.place].facts["graded"] = graded
         finally:
             self.gateway.close()
             session.close()
-        clock.count("time/verification_s", time.perf_counter() - began - clock.spent.get(GENERATION, 0.0))
+        clock.add("time/verification_s", time.perf_counter() - began - clock.spent.get(GENERATION, 0.0))
         branches = [branches_of(episode.calls) for episode in episodes]
         others = [
             filled(row, branch, number, self.renderer)

@@ -15,7 +15,6 @@ from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError, EnvPro
 from rlinf.rollouts.isolation.shared import SharedArrays
 from rlinf.rollouts.isolation.wire import WireMessage
 from rlinf.rollouts.vec_env.env_checker import Remark
-from rlinf.rollouts.vec_env.offscreen import FilmingTrial
 from rlinf.rollouts.vec_env.vec_env import StepResult
 from rlinf.schema import EnvConfig
 
@@ -221,15 +220,10 @@ class IsolatedVecEnv:
 
 def remarks_in_process(options: EnvConfig) -> list[Remark]:
     """Remarks of gymnasium's checker on the environment, in its own interpreter."""
-    return [Remark(**remark) for remark in _asked_once(options, "check").fields["remarks"]]
+    return [Remark(**remark) for remark in asked_once(options, "check").fields["remarks"]]
 
 
-def filming_trial_in_process(options: EnvConfig) -> FilmingTrial:
-    """Whether the environment can be filmed in its own interpreter."""
-    return FilmingTrial(**_asked_once(options, "film").fields)
-
-
-def _asked_once(options: EnvConfig, kind: str) -> WireMessage:
+def asked_once(options: EnvConfig, kind: str) -> WireMessage:
     """Return a process's answer to one question about the environment of ``options``."""
     process = EnvProcess(options.python, options.start_timeout_s)
     try:

@@ -152,7 +152,7 @@ class EnvWorker:
             return self._episode_trace(facts, version, key, tasks, stages)
         columns = fragments.open(facts, key)
 
-        played = [fragments.fill(facts, columns, stage) for stage in range(stages)]
+        played = [fragments.fill(columns, stage) for stage in range(stages)]
         return PipelinedRollout(played, lambda: fragments.close(facts, columns, version))
 
     def _episode_trace(
@@ -223,16 +223,20 @@ class EnvWorker:
             problem, last_failure = None, ""
             tracks: dict[int, FilmTrack | None] = {}
             if filmed and video is not None:
-                vec_env, collector = self._filming(len(filmed))
+                # A sub-environment for each filmed episode, made with the first film.
+                if self._filmed is None or self._filmed[0].num_envs != len(filmed):
+                    vec_env = FilmedVecEnv(self._evaluation_env(), len(filmed))
+                    self._filmed = vec_env, self._collector(vec_env)
+                vec_env, collector = self._filmed
                 with vec_env.filming(video, [task.start_seed for task in filmed]):
                     runs.append((yield from collector.play(facts, filmed, (version,), greedy=greedy)))
-                problem, last_failure = vec_env.problem, collector.last_failure
+                problem, last_failure = vec_env.problem, collector.vec_env.last_failure
                 tracks = {task.start_seed: vec_env.track(task.start_seed) for task in filmed}
             if tasks:
                 evaluator = self._evaluator(len(tasks), words)
                 runs.append((yield from evaluator.play(facts, tasks, (version,), greedy=greedy)))
                 # Those without a camera may have gone well.
-                last_failure = evaluator.last_failure or last_failure
+                last_failure = evaluator.vec_env.last_failure or last_failure
             run = joined(runs)
             return RolloutPart(
                 None,
@@ -276,13 +280,6 @@ class EnvWorker:
     def try_filming(self) -> FilmingTrial:
         """Whether evaluation episodes can be filmed on this worker's machine."""
         return try_filming(self._evaluation_env())
-
-    def _filming(self, episodes: int) -> tuple[FilmedVecEnv, EpisodeCollector]:
-        """Return a sub-environment for each filmed episode, made with the first film."""
-        if self._filmed is None or self._filmed[0].num_envs != episodes:
-            env_indices = FilmedVecEnv(self._evaluation_env(), episodes)
-            self._filmed = env_indices, self._collector(env_indices)
-        return self._filmed
 
     def _collector(self, vec_env: VecEnv, *, auto_reset: bool = True) -> EpisodeCollector:
         env = self._env
@@ -346,7 +343,7 @@ class EnvWorker:
         """Close the environments of rollouts, evaluations and films."""
         self._vec_env.close()
         for evaluator in self._evaluators.values():
-            evaluator.close()
+            evaluator.vec_env.close()
         if self._filmed is not None:
             self._filmed[0].close()
 

@@ -110,29 +110,18 @@ class EpisodeCollector:
         chunk: int = 1,
         max_failures: int = 100,
         env_id: str = "the environment",
-        max_decisions: int = MAX_DECISIONS,
         auto_reset: bool = True,
         mixture: Mixture = ONE_TASK,
     ) -> None:
-        self._vec_env = vec_env
+        self.vec_env = vec_env
         self._mixture = mixture
         self._held = [""] * vec_env.num_envs
         """The task that each sub-environment played last."""
         self._seed = seed
         self._chunk = chunk
-        self._max_decisions = max_decisions
         self._auto_reset = auto_reset
         self._tally = EpisodeTally(vec_env.num_envs)
         self.failure_count = FailureCount(max_failures, vec_env.num_envs, env_id)
-
-    @property
-    def last_failure(self) -> str:
-        """An account of the newest failure of an environment; empty before the first."""
-        return self._vec_env.last_failure
-
-    def close(self) -> None:
-        """Close the environments."""
-        self._vec_env.close()
 
     def run(self, policy: ActingPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False) -> EpisodeRun:
         """All of ``tasks`` to their ends, with a policy of this process."""
@@ -151,19 +140,34 @@ class EpisodeCollector:
 
         Noise is keyed by (run seed, rollout, row, attempt), the rollout being ``key``; ``greedy`` needs none.
         """
-        usable = range(self._vec_env.num_envs) if env_indices is None else env_indices
+        usable = range(self.vec_env.num_envs) if env_indices is None else env_indices
         waiting = [(task, 0) for task in reversed(tasks)]
         busy: dict[int, _Running] = {}
         history: list[_Decision] = []
-        state = np.zeros((self._vec_env.num_envs, policy.state_size), dtype=np.float32)
+        state = np.zeros((self.vec_env.num_envs, policy.state_size), dtype=np.float32)
         run = EpisodeRun([], Counter(), 0)
         while waiting or busy:
-            if waiting and (self._auto_reset or not busy):
-                self._assign(usable, waiting, busy, policy, key, greedy, state, len(history), run)
+            # Every idle sub-environment gets the next episode; a reset that fails is tried again, like one that broke.
+            may_begin = waiting and (self._auto_reset or not busy)
+            idle = [env_index for env_index in usable if env_index not in busy][: len(waiting)] if may_begin else []
+            taken = [waiting.pop(self._next_for(env_index, waiting)) for env_index in idle]
+            failed = self.vec_env.reset(idle, [task.start_seed for task, _ in taken]) if idle else {}
+            self.failure_count.went_well("reset", len(idle) - len(failed))
+            for position, (env_index, (task, attempt)) in enumerate(zip(idle, taken, strict=True)):
+                if position in failed:
+                    self._fail("reset", env_index, failed[position], run)
+                    if attempt + 1 < _ATTEMPTS:
+                        waiting.append((task, attempt + 1))
+                    continue
+                names: tuple[int | str, ...] = ("act", *key, task.row, attempt)
+                stream = None if greedy else NoiseStream(policy.noise_kind, policy.noise_size, self._seed, *names)
+                busy[env_index] = _Running(task, attempt, len(history), stream, policy.noise_hold)
+                state[env_index] = 0.0
+                self._tally.clear(env_index)
             now = sorted(busy)
             if not now:
                 continue
-            observations = {name: leaf[now] for name, leaf in self._vec_env.observations.items()}
+            observations = {name: leaf[now] for name, leaf in self.vec_env.observations.items()}
             noise = None if greedy else np.stack([self._noise(busy[env_index], len(history)) for env_index in now])
             decision: Decision = yield PolicyRequest("decide", (observations, state[now], noise))
             state[now] = decision.state
@@ -184,38 +188,6 @@ class EpisodeCollector:
                 history.clear()
         run.episodes.sort(key=lambda episode: episode.task.row)
         return run
-
-    def _assign(
-        self,
-        usable: Sequence[int],
-        waiting: list[tuple[EpisodeTask, int]],
-        busy: dict[int, _Running],
-        policy: PolicyFacts,
-        key: tuple[int, ...],
-        greedy: bool,
-        state: np.ndarray,
-        first: int,
-        run: EpisodeRun,
-    ) -> None:
-        """Give every idle sub-environment the next episode. One that cannot be reset is tried again like one that
-        broke."""
-        idle = [env_index for env_index in usable if env_index not in busy][: len(waiting)]
-        if not idle:
-            return
-        taken = [waiting.pop(self._next_for(env_index, waiting)) for env_index in idle]
-        failed = self._vec_env.reset(idle, [task.start_seed for task, _ in taken])
-        self.failure_count.went_well("reset", len(idle) - len(failed))
-        for position, (env_index, (task, attempt)) in enumerate(zip(idle, taken, strict=True)):
-            if position in failed:
-                self._fail("reset", env_index, failed[position], run)
-                if attempt + 1 < _ATTEMPTS:
-                    waiting.append((task, attempt + 1))
-                continue
-            names: tuple[int | str, ...] = ("act", *key, task.row, attempt)
-            noise = None if greedy else NoiseStream(policy.noise_kind, policy.noise_size, self._seed, *names)
-            busy[env_index] = _Running(task, attempt, first, noise, policy.noise_hold)
-            state[env_index] = 0.0
-            self._tally.clear(env_index)
 
     def _next_for(self, env_index: int, waiting: Sequence[tuple[EpisodeTask, int]]) -> int:
         """Find the position in ``waiting`` of the sub-environment's next episode.
@@ -255,7 +227,7 @@ class EpisodeCollector:
         success_now: dict[int, bool] = {}
         for part in range(self._chunk):
             rows = [positions[env_index] for env_index in alive]
-            result = self._vec_env.step(
+            result = self.vec_env.step(
                 alive, actions[rows, part] if self._chunk > 1 else actions, look=part == self._chunk - 1
             )
             acted = np.ones(len(alive), dtype=bool)
@@ -279,7 +251,7 @@ class EpisodeCollector:
             if not alive:
                 break
         for env_index in alive:
-            if now - busy[env_index].first + 1 >= self._max_decisions:
+            if now - busy[env_index].first + 1 >= MAX_DECISIONS:
                 over[env_index] = False, self._record(env_index, busy[env_index].task, success_now[env_index])
         return rewards, executed, over
 
@@ -288,8 +260,8 @@ class EpisodeCollector:
 
     def _fail(self, attempt: Attempt, env_index: int, kind: str, run: EpisodeRun) -> None:
         run.failures[kind] += 1
-        self.failure_count.add(attempt, repr(kind), self._vec_env.last_failure)
-        self._vec_env.restart(env_index)
+        self.failure_count.add(attempt, repr(kind), self.vec_env.last_failure)
+        self.vec_env.restart(env_index)
 
 
 def _cut(
@@ -298,6 +270,7 @@ def _cut(
     """Cut out the sub-environment's part of the run's history since the episode began."""
     mine = [(decision.env_indices.index(env_index), decision) for decision in history[timestep.first :]]
     names = list(mine[0][1].observations)
+    known = [past.logprobs[at] for at, past in mine if past.logprobs is not None]
     return Episode(
         task=timestep.task,
         observations={name: np.stack([past.observations[name][at] for at, past in mine]) for name in names},
@@ -307,14 +280,8 @@ def _cut(
         env_actions=np.stack([past.env_actions[at] for at, past in mine]),
         terminated=terminated,
         record=record,
-        logprobs=_logprobs(mine),
+        logprobs=np.stack(known) if known else None,
     )
-
-
-def _logprobs(mine: Sequence[tuple[int, _Decision]]) -> np.ndarray | None:
-    """Return the log-probabilities [L, K D] that came with decisions, at their positions; None if none came."""
-    known = [past.logprobs[at] for at, past in mine if past.logprobs is not None]
-    return np.stack(known) if known else None
 
 
 def joined(runs: Sequence[EpisodeRun]) -> EpisodeRun:

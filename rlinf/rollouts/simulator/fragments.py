@@ -103,21 +103,6 @@ class FragmentCollector:
         if self._state is None:
             self._state = np.zeros((len(self._all), policy.state_size), dtype=np.float32)
             self._begin(self._all)
-        return self._allocate(policy, key)
-
-    def fill(self, policy: PolicyFacts, columns: Columns, stage: int) -> RolloutCoroutine[None]:
-        """All decisions of the sub-environments of one stage."""
-        for timestep in range(self._num_steps):
-            yield from self._decide(columns, timestep, stage)
-
-    def close(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[RolloutPart]:
-        """Build the batch, once all stages are filled."""
-        batch = yield from self._batch(policy, columns, version)
-        newest = self._vec_env.last_failure
-        return RolloutPart(batch, columns.episodes, self._failures, columns.env_steps, last_failure=newest)
-
-    def _allocate(self, policy: PolicyFacts, key: tuple[int, ...]) -> Columns:
-        assert self._state is not None
         streams = (
             NoiseStream(policy.noise_kind, policy.noise_size, self._seed, "act", *key, env_index)
             for env_index in self._global_indices
@@ -142,37 +127,44 @@ class FragmentCollector:
             outputs=[[] for _ in self.stages],
         )
 
-    def _decide(self, columns: Columns, timestep: int, stage: int) -> RolloutCoroutine[None]:
-        """One decision of the sub-environments of a stage, its chunk of steps, and the resets that follow."""
+    def fill(self, columns: Columns, stage: int) -> RolloutCoroutine[None]:
+        """Make all decisions of the sub-environments of one stage, each with its steps and the resets that follow."""
         assert self._state is not None
         env_indices = self.stages[stage]
         # With a single stage everything is taken as it lies, which spares cheap environments most of their cost.
         mine: Any = slice(None) if len(self.stages) == 1 else np.asarray(env_indices)
-        observations = {name: leaf[mine] for name, leaf in self._vec_env.observations.items()}
-        for name, leaf in observations.items():
-            columns.observations[name][timestep, mine] = leaf
-        fresh = self._fresh[mine]
-        columns.starts[timestep, mine] = fresh
-        state = self._state[mine]
-        if state.size:
-            state = np.where(fresh[:, None], np.float32(0.0), state)
-        self._fresh[mine] = False
-        noise = columns.noise[timestep // columns.hold, mine]
-        decision: Decision = yield PolicyRequest("decide", (observations, state, noise))
-        columns.actions[timestep, mine], self._state[mine] = decision.actions, decision.state
-        if decision.output is not None:
-            columns.outputs[stage].append(decision.output)
-        actions = decision.env_actions
-        self._history.append(stage, actions)
-        if self._chunk == 1:
-            self._advance(columns, (timestep, 0), env_indices, actions)
-            return
-        alive = list(range(len(env_indices)))
-        for part in range(self._chunk):
-            self._advance(columns, (timestep, part), [env_indices[at] for at in alive], actions[alive, part])
-            alive = [at for at in alive if not self._fresh[env_indices[at]]]
-            if not alive:
-                break
+        for timestep in range(self._num_steps):
+            observations = {name: leaf[mine] for name, leaf in self._vec_env.observations.items()}
+            for name, leaf in observations.items():
+                columns.observations[name][timestep, mine] = leaf
+            fresh = self._fresh[mine]
+            columns.starts[timestep, mine] = fresh
+            state = self._state[mine]
+            if state.size:
+                state = np.where(fresh[:, None], np.float32(0.0), state)
+            self._fresh[mine] = False
+            noise = columns.noise[timestep // columns.hold, mine]
+            decision: Decision = yield PolicyRequest("decide", (observations, state, noise))
+            columns.actions[timestep, mine], self._state[mine] = decision.actions, decision.state
+            if decision.output is not None:
+                columns.outputs[stage].append(decision.output)
+            actions = decision.env_actions
+            self._history.append(stage, actions)
+            if self._chunk == 1:
+                self._advance(columns, (timestep, 0), env_indices, actions)
+                continue
+            alive = list(range(len(env_indices)))
+            for part in range(self._chunk):
+                self._advance(columns, (timestep, part), [env_indices[at] for at in alive], actions[alive, part])
+                alive = [at for at in alive if not self._fresh[env_indices[at]]]
+                if not alive:
+                    break
+
+    def close(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[RolloutPart]:
+        """Build the batch, once all stages are filled."""
+        batch = yield from self._batch(policy, columns, version)
+        newest = self._vec_env.last_failure
+        return RolloutPart(batch, columns.episodes, self._failures, columns.env_steps, last_failure=newest)
 
     def _advance(
         self,
@@ -291,8 +283,8 @@ class FragmentCollector:
             rewards=timesteps.first(timesteps.rewards(_rows(columns.rewards), executed)).to(torch.float32),
             group_ids=torch.tensor(list(self._global_indices), dtype=torch.int64),
             policy_version=torch.full(mask.shape, version, dtype=torch.int32),
-            terminated=timesteps.spread(timesteps.flags(_rows(columns.terminated))),
-            truncated=timesteps.spread(timesteps.flags(_rows(columns.truncated))),
+            terminated=timesteps.spread(timesteps.reward_mask(_rows(columns.terminated))),
+            truncated=timesteps.spread(timesteps.reward_mask(_rows(columns.truncated))),
             old_values=output.values,
             bootstrap_values=bootstrap,
             positions_per_reward=timesteps.positions_per_reward,

@@ -28,7 +28,11 @@ class ImageAugmentation:
         changed = dict(observations)
         if not self.shift and not self.jitter:
             return changed
-        names = [name for name, leaf in observations.items() if _are_pictures(leaf)]
+        names = [
+            name
+            for name, leaf in observations.items()
+            if leaf.dtype == np.uint8 and leaf.ndim == 4 and 3 in (leaf.shape[1], leaf.shape[-1])
+        ]
         if not names:
             raise SpaceError("sft.image_shift and sft.color_jitter change pictures, and the observations hold none")
         for name in names:
@@ -40,10 +44,6 @@ class ImageAugmentation:
                 pictures = jittered(pictures, self.jitter * generator.uniform(-1.0, 1.0, (len(pictures), 3)))
             changed[name] = pictures if last else np.ascontiguousarray(np.moveaxis(pictures, -1, 1))
         return changed
-
-
-def _are_pictures(leaf: np.ndarray) -> bool:
-    return leaf.dtype == np.uint8 and leaf.ndim == 4 and 3 in (leaf.shape[1], leaf.shape[-1])
 
 
 def shifted(pictures: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -23,19 +23,16 @@ def keep_images_local(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
     if batch is None:
         return part, {}
     inputs = ObservationInputs.of(batch.inputs)
-    images = {name: leaf for name, leaf in inputs.named().items() if _is_image(leaf)}
+    images = {
+        name: leaf
+        for name, leaf in inputs.named().items()
+        if leaf.dtype == torch.uint8 and leaf.shape[2:].numel() >= _IMAGE_BYTES
+    }
     if not images:
         return part, {}
     decided = batch.decided
-    leaves = {name: _rows(leaf, decided) for name, leaf in images.items()}
+    # Of a batch without padding no picture is copied.
+    at = None if bool(decided.all()) else decided.nonzero(as_tuple=True)
+    leaves = {name: leaf.flatten(0, 1) if at is None else picked(leaf, *at) for name, leaf in images.items()}
     refs = torch.where(decided, decided.flatten().cumsum(0).view(decided.shape) - 1, -1)
     return replace(part, batch=batch.replace(inputs=inputs.with_row_refs(images, refs))), leaves
-
-
-def _is_image(leaf: Tensor) -> bool:
-    return leaf.dtype == torch.uint8 and leaf.shape[2:].numel() >= _IMAGE_BYTES
-
-
-def _rows(leaf: Tensor, decided: Tensor) -> Tensor:
-    """Return the true decisions [n, ...] of a leaf [B, T, ...]; in its own memory if all are."""
-    return leaf.flatten(0, 1) if bool(decided.all()) else picked(leaf, *decided.nonzero(as_tuple=True))

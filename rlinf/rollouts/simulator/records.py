@@ -73,22 +73,22 @@ def report_success(records: Sequence[EpisodeRecord]) -> bool:
     return any(record.success_once is not None for record in records)
 
 
-def episode_metrics(records: Sequence[EpisodeRecord], prefix: str = "rollout") -> Metrics:
+def episode_metrics(records: Sequence[EpisodeRecord]) -> Metrics:
     """Compute means over the records, and how many there were; without any, only the count.
 
     There is no success if none is reported."""
-    metrics: Metrics = {f"{prefix}/episodes": float(len(records))}
+    metrics: Metrics = {"rollout/episodes": float(len(records))}
     if records:
-        metrics[f"{prefix}/return"] = float(np.mean([r.total for r in records]))
-        metrics[f"{prefix}/episode_len"] = float(np.mean([r.length for r in records]))
+        metrics["rollout/return"] = float(np.mean([r.total for r in records]))
+        metrics["rollout/episode_len"] = float(np.mean([r.length for r in records]))
     if report_success(records):
-        metrics[f"{prefix}/success_once"] = float(np.mean([bool(r.success_once) for r in records]))
-        metrics[f"{prefix}/success_at_end"] = float(np.mean([bool(r.success_at_end) for r in records]))
+        metrics["rollout/success_once"] = float(np.mean([bool(r.success_once) for r in records]))
+        metrics["rollout/success_at_end"] = float(np.mean([bool(r.success_at_end) for r in records]))
     known = report_success(records)
     for task, own in by_task(records).items():
         name = "success_once" if known else "return"
         numbers = [float(bool(r.success_once)) if known else r.total for r in own]
-        metrics[f"{prefix}/{name}/{task}"] = float(np.mean(numbers))
+        metrics[f"rollout/{name}/{task}"] = float(np.mean(numbers))
     return metrics
 
 

@@ -10,6 +10,8 @@ import torch
 from rlinf.data.batch import Batch
 from rlinf.data.vec_normalize import Moments
 
+_CLIP = 10.0
+
 
 class RewardNormalizer:
     """Scales, does not shift: a shift would change which policy is best if episodes can end early.
@@ -18,8 +20,8 @@ class RewardNormalizer:
     end.
     """
 
-    def __init__(self, gamma: float, clip: float = 10.0) -> None:
-        self._gamma, self._clip = gamma, clip
+    def __init__(self, gamma: float) -> None:
+        self._gamma = gamma
         self._mean, self._m2, self._count = 0.0, 0.0, 0.0
         self._running: torch.Tensor | None = None  # [B] discounted return of every sub-environment
 
@@ -48,7 +50,7 @@ class RewardNormalizer:
         self._merge(returns[batch.mask])
         scale = max((self._m2 / max(self._count, 1.0)) ** 0.5, 1e-4)
         scaled = torch.where(whole.mask, whole.rewards, 0.0).double() / scale
-        return whole.replace(rewards=scaled.clamp(-self._clip, self._clip).float())
+        return whole.replace(rewards=scaled.clamp(-_CLIP, _CLIP).float())
 
     def _merge(self, values: torch.Tensor) -> None:
         """Chan's formula for two sets of numbers."""

@@ -100,7 +100,10 @@ class VectorRollout:
             return None
         batch = concatenate(batches)
         if self._episodes and self._config.algorithm.group_size > 1:
-            batch = _drop_singleton_groups(batch)
+            # Without groups of which failures left one member only: it has nothing to be compared with.
+            _, group_of, sizes = batch.group_ids.unique(return_inverse=True, return_counts=True)
+            keep = (sizes[group_of] > 1).nonzero()[:, 0]
+            batch = batch if len(keep) == batch.num_rows else batch.select(keep)
         return batch if self._normalizer is None else self._normalizer(batch)
 
     def evaluate(
@@ -212,10 +215,3 @@ def env_ranges(num_envs: int, workers: int) -> list[range]:
         raise ValueError(f"env.num_workers = {workers} is more than env.num_envs = {num_envs}")
     edges = [round(rank * num_envs / workers) for rank in range(workers + 1)]
     return [range(first, last) for first, last in itertools.pairwise(edges)]
-
-
-def _drop_singleton_groups(batch: Batch) -> Batch:
-    """Without groups of which failures left one member only: it has nothing to be compared with."""
-    _, group_of, sizes = batch.group_ids.unique(return_inverse=True, return_counts=True)
-    keep = (sizes[group_of] > 1).nonzero()[:, 0]
-    return batch if len(keep) == batch.num_rows else batch.select(keep)

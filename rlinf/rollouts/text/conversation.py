@@ -328,18 +328,14 @@ class Row:
         """All text of the policy; a :class:`LazyText` if its tokens are elsewhere."""
         return self._later or "\n".join(self.answers)
 
-    def _decode(self, text: str | None, renderer: PromptRenderer) -> None:
-        """Fill in the last turn's text, if :meth:`append_response` left it open: as the environment read it."""
-        if self._undecoded and text is None and isinstance(self.tokens, RemoteArray):
+    def read(self, graded: Feedback, renderer: PromptRenderer, *, seconds: float = 0.0) -> None:
+        """Read the environment's answer, after ``seconds``, to the turn that :meth:`append_response` added."""
+        if self._undecoded and graded.text is None and isinstance(self.tokens, RemoteArray):
             self._later = LazyText(self.tokens, renderer.said)
         elif self._undecoded:
             self._undecoded = False
-            self.answers[-1] = renderer.said(self.tokens[self._turn_start :]) if text is None else text
+            self.answers[-1] = renderer.said(self.tokens[self._turn_start :]) if graded.text is None else graded.text
             self.turns[-1] = replace(self.turns[-1], text=self.answers[-1])
-
-    def read(self, graded: Feedback, renderer: PromptRenderer, *, seconds: float = 0.0) -> None:
-        """Read the environment's answer, after ``seconds``, to the turn that :meth:`append_response` added."""
-        self._decode(graded.text, renderer)
         if graded.lost or graded.masked:
             self.lose(f"env_{graded.failure}" if graded.lost else "masked")
             # Why it is masked, which is counted.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rlinf.data.pictures import observed, replaced
+from rlinf.data.pictures import observed
 
 
 class Observation(NamedTuple):
@@ -49,14 +48,3 @@ class Demonstration:
             if index < len(self.observations):
                 texts.append((self.observations[index].text, False))
         return texts
-
-
-def shown(demonstration: Demonstration) -> str:
-    """Everything after the prompt as one text, for people."""
-    return "\n".join(text for text, _ in demonstration.turns)
-
-
-def texts_of(demonstrations: Sequence[Demonstration]) -> list[str]:
-    """Every text in them, for a tokenizer to be trained on."""
-    texts = [text for one in demonstrations for text in (one.prompt, *(text for text, _ in one.turns))]
-    return [replaced(text, "") for text in texts]

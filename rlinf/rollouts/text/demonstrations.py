@@ -12,7 +12,7 @@ from rlinf.base.random_streams import numpy_generator
 from rlinf.data.batch import Batch
 from rlinf.data.pictures import described, pictures_of
 from rlinf.rollouts.text.conversation import Row, TextEnvs
-from rlinf.rollouts.text.demonstrated import Demonstration, shown
+from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.hints import hinted_prompt
 from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
@@ -56,7 +56,7 @@ class TextDemonstrations:
         if not self._sft.steps or self._sft.data is not None:
             return {}
         (one,) = self._envs.demonstrations("train", [0])
-        texts = map(described, (one.prompt, shown(one)))
+        texts = map(described, (one.prompt, "\n".join(text for text, _ in one.turns)))
         short = [textwrap.shorten(text, _NOTE_CHARS, placeholder=" ...") for text in texts]
         return {"sft imitates, for example": " -> ".join(short)}
 

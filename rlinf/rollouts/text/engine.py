@@ -20,7 +20,7 @@ from typing import Any, Literal
 from rlinf.base import timeline
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.conversation import Answers, Feedback, Row
+from rlinf.rollouts.text.conversation import Answers, Row
 from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.open_batch import OpenBatch, joined
 
@@ -53,15 +53,9 @@ class TurnLimits:
 
 
 @types.coroutine
-def _completion() -> Generator[Awaited, Any, tuple[Completion, float]]:
-    """Await the policy's next turn; returns it and the seconds that it took."""
-    return (yield "completion")
-
-
-@types.coroutine
-def _feedback() -> Generator[Awaited, Any, tuple[Feedback, float]]:
-    """Await the environment's answer to the last turn; returns it and the seconds that it took."""
-    return (yield "feedback")
+def _next(awaited: Awaited) -> Generator[Awaited, Any, Any]:
+    """Await the policy's next turn or the environment's answer to the last one; return it and its seconds."""
+    return (yield awaited)
 
 
 async def converse(batch: OpenBatch, place: int, member: TextMixtureEnv, limits: TurnLimits) -> None:
@@ -69,11 +63,11 @@ async def converse(batch: OpenBatch, place: int, member: TextMixtureEnv, limits:
     row, renderer = batch.rows[place], member.renderer
     while not row.done:
         if len(row.answers) == batch.heard[place]:
-            completion, seconds = await _completion()
+            completion, seconds = await _next("completion")
             if completion.finish_reason == "length" and limits.room(row) < limits.params.max_new_tokens:
                 completion = replace(completion, finish_reason="conversation_length")
             row.append_response(completion, renderer, seconds=seconds)
-        feedback, seconds = await _feedback()
+        feedback, seconds = await _next("feedback")
         row.read(feedback, renderer, seconds=seconds)
         batch.heard[place] += 1
         if not row.done and batch.heard[place] >= member.max_turns:

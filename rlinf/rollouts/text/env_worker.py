@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rlinf.data.pictures import observed
+from rlinf.data.pictures import observed, replaced
 from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Hung, Response, graded_rows
-from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
+from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.envs.make_env import ConversationLimits, TextEnvError, make_text_env
 from rlinf.rollouts.text.envs.mixture import MixedTextEnv
 from rlinf.rollouts.text.envs.row_threads import RowThreads
@@ -287,16 +287,14 @@ class TextEnvWorker:
             demonstrations = self.demonstrations(split, task_ids)
         except TextEnvError:
             return [[prompt] for prompt in self.prompts(split, task_ids)]
-        return [texts_of([one]) for one in demonstrations]
+        return [
+            [replaced(text, "") for text in (one.prompt, *(text for text, _ in one.turns))] for one in demonstrations
+        ]
 
     def _env(self, split: str) -> Any:
         if split not in self._envs:
             self._envs[split] = self._make(split)
         return self._envs[split]
-
-    def shared_questions(self) -> int:
-        """Training questions that the evaluation contains too, of environments that list theirs."""
-        return len(self.questions("train") & self.questions("eval"))
 
     def questions(self, split: str) -> frozenset[str]:
         """Return the questions of a split in a form that can be compared, of environments that list theirs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rlinf.base.errors import UserError
@@ -22,6 +22,10 @@ from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of, opened_thou
 _THOUGHTS = "these thoughts"
 _NAMES = ("name", "tool_call_id")
 """Fields of messages that carry no words of a conversation."""
+
+
+Pieces = list[tuple[list[int], bool]]
+"""Tokens in order, each piece with whether it is imitated."""
 
 
 class _RenderedOtherwiseError(ConversationError):
@@ -53,17 +57,6 @@ class Encoded:
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.tokens)
-
-
-@dataclass
-class _Parts:
-    """Text pieces in order, each with whether it is imitated."""
-
-    pieces: list[tuple[list[int], bool]] = field(default_factory=list)
-
-    def add(self, tokens: list[int], imitated: bool) -> None:
-        if tokens:
-            self.pieces.append((tokens, imitated))
 
 
 class ConversationEncoder:
@@ -107,7 +100,7 @@ class ConversationEncoder:
         prompt: list[int] = []
         tokens: list[int] = []
         mask: list[bool] = []
-        for piece, imitated in parts.pieces:
+        for piece, imitated in parts:
             if not imitated and not tokens:
                 prompt += piece
             else:
@@ -117,7 +110,7 @@ class ConversationEncoder:
             raise ConversationError(f"{conversation.place}: the prompt is empty")
         return Encoded(tuple(prompt), tokens, mask, conversation)
 
-    def _plain(self, conversation: Conversation, messages: Sequence[Message]) -> _Parts:
+    def _plain(self, conversation: Conversation, messages: Sequence[Message]) -> Pieces:
         """As conversations of reinforcement learning without a template: system prompt, blank line, turns by line."""
         for name in ("tools",) * bool(conversation.tools) + tuple(name for one in messages for name in one.fields):
             if name not in _NAMES:
@@ -125,21 +118,22 @@ class ConversationEncoder:
                     f"{conversation.place}: plain text has no form for {name}: take a tokenizer with a chat template, "
                     f"or write them into the content of a message and take {name} out"
                 )
-        parts = _Parts()
+        parts: Pieces = []
         asked: list[str] = []
         for index, message in enumerate(messages):
             if message.role != "assistant":
                 asked.append(message.content + ("\n" if message.role == "system" else ""))
                 continue
             text = "\n".join(asked)
-            parts.add(self._ids(f"\n{text}\n") if parts.pieces else list(self._renderer.begun(text)), False)
-            parts.add(ended(self._ids(message.content), self._renderer.turn_end), message.imitated)
+            begun = any(tokens for tokens, _ in parts)
+            parts.append((self._ids(f"\n{text}\n") if begun else list(self._renderer.begun(text)), False))
+            parts.append((ended(self._ids(message.content), self._renderer.turn_end), message.imitated))
             asked = []
             if not any(later.imitated for later in messages[index + 1 :]):
                 break
         return parts
 
-    def _templated(self, conversation: Conversation, messages: Sequence[Message]) -> _Parts:
+    def _templated(self, conversation: Conversation, messages: Sequence[Message]) -> Pieces:
         answers = [index for index, message in enumerate(messages) if message.role == "assistant"]
         imitated = [index for index in answers if messages[index].imitated]
         answers = [index for index in answers if index <= imitated[-1]]
@@ -151,13 +145,20 @@ class ConversationEncoder:
             # Answers that do not count may be rendered as the template likes: they are part of the prompt.
             return self._from_answer(conversation, messages, [index for index in answers if index >= imitated[0]])
 
-    def _from_answer(self, conversation: Conversation, messages: Sequence[Message], answers: list[int]) -> _Parts:
+    def _from_answer(self, conversation: Conversation, messages: Sequence[Message], answers: list[int]) -> Pieces:
         """Encode the conversation, with everything before the first of ``answers`` (positions) as the prompt."""
-        parts = _Parts()
+        parts: Pieces = []
         opening = self._render(conversation, messages[: answers[0]], prompt=True)
-        self._require_tools(conversation, opening)
-        self._require_words(conversation, opening, messages[: answers[0]])
-        parts.add(self._ids(opening), False)
+        missing = [tool["function"]["name"] for tool in conversation.tools if tool["function"]["name"] not in opening]
+        if missing:
+            raise ConversationError(
+                f"{conversation.place}: the chat template has no place for tools ({', '.join(missing)}): describe them "
+                "in a system message and take the column out, or take a tokenizer whose template describes tools"
+            )
+        lost = left_out(opening, [message.for_template() for message in messages[: answers[0]]])
+        if lost is not None:
+            raise _left_out(conversation, f"the words of the {lost['role']}", lost["content"])
+        parts.append((self._ids(opening), False))
         for position, following in zip(answers, [*answers[1:], None], strict=True):
             message, whole = messages[position], messages[: position + 1]
             closed = opening if following is None else self._render(conversation, messages[:following], prompt=True)
@@ -169,9 +170,9 @@ class ConversationEncoder:
             else:
                 rest = rest or self._behind_prompt(conversation, opening, self._render(conversation, whole))
                 response, between = self._said(conversation, message, rest)
-            parts.add(response, message.imitated)
+            parts.append((response, message.imitated))
             if following is not None:
-                parts.add(between, False)
+                parts.append((between, False))
             opening = closed
         return parts
 
@@ -231,20 +232,6 @@ class ConversationEncoder:
         if following[:size] != tokens[:size]:
             raise _RenderedOtherwiseError(conversation.place)
         return response, following[size:]
-
-    def _require_tools(self, conversation: Conversation, opening: str) -> None:
-        missing = [tool["function"]["name"] for tool in conversation.tools if tool["function"]["name"] not in opening]
-        if missing:
-            raise ConversationError(
-                f"{conversation.place}: the chat template has no place for tools ({', '.join(missing)}): describe them "
-                "in a system message and take the column out, or take a tokenizer whose template describes tools"
-            )
-
-    @staticmethod
-    def _require_words(conversation: Conversation, opening: str, messages: Sequence[Message]) -> None:
-        lost = left_out(opening, [message.for_template() for message in messages])
-        if lost is not None:
-            raise _left_out(conversation, f"the words of the {lost['role']}", lost["content"])
 
     def _closing(self, after: str) -> tuple[int, list[int]]:
         """Return (the end mark, what the template writes behind it); the tokenizer's end if the template writes none.
@@ -338,18 +325,17 @@ class ImitationData:
         return [self._batch(indices[i : i + self.batch_size]) for i in indices[:: self.batch_size]]
 
     def _batch(self, indices: Sequence[int]) -> Batch:
-        rows = [self._row(group, one, index) for group, index in enumerate(indices) for one in self.rows[index]]
+        rows = [
+            Row.imitated(
+                group,
+                index,
+                (one.conversation.messages[0].content, one.conversation.messages[-1].content),
+                prompt_ids=one.prompt,
+                tokens=one.tokens,
+                mask=one.mask,
+                pictures=one.pictures,
+            )
+            for group, index in enumerate(indices)
+            for one in self.rows[index]
+        ]
         return imitation_batch(rows, pad_token_id=self.pad_token_id)
-
-    @staticmethod
-    def _row(group: int, one: Encoded, task: int) -> Row:
-        first, last = one.conversation.messages[0].content, one.conversation.messages[-1].content
-        return Row.imitated(
-            group,
-            task,
-            (first, last),
-            prompt_ids=one.prompt,
-            tokens=one.tokens,
-            mask=one.mask,
-            pictures=one.pictures,
-        )

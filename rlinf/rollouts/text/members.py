@@ -48,46 +48,29 @@ def members_of(
     Raises:
         ChatTemplateError: the chat template can't render the conversations of one of them.
     """
-    return [
-        TextMixtureEnv(
-            env.name,
-            _renderer(env, own, tokenizer, data, stop, end_token_ids, reader),
-            own.num_tasks,
-            env.max_turns,
-            env.weight,
-            env.evaluation_size,
+    members = []
+    for env, own in zip(environments, facts.members or (facts,), strict=True):
+        renderer = PromptRenderer(
+            tokenizer,
+            chat_template=data.chat_template,
+            system_prompt=data.system_prompt or own.system_prompt,
+            system_key="data.system_prompt" if data.system_prompt else "env.kwargs.system_prompt",
+            instruction=data.instruction,
+            instructions=own.instructions,
+            tools=own.tools,
+            # Without a template only the first prompt is the environment's own to the end.
+            example=own.example if env.max_turns == 1 else "",
+            template_kwargs=data.chat_template_kwargs,
+            end_token_ids=end_token_ids,
+            stop=stop,
+            reader=reader,
         )
-        for env, own in zip(environments, facts.members or (facts,), strict=True)
-    ]
-
-
-def _renderer(
-    env: TextEnv,
-    own: EnvFacts,
-    tokenizer: Any,
-    data: DataConfig,
-    stop: Sequence[str],
-    end_token_ids: Collection[int],
-    reader: PictureReader | None,
-) -> PromptRenderer:
-    renderer = PromptRenderer(
-        tokenizer,
-        chat_template=data.chat_template,
-        system_prompt=data.system_prompt or own.system_prompt,
-        system_key="data.system_prompt" if data.system_prompt else "env.kwargs.system_prompt",
-        instruction=data.instruction,
-        instructions=own.instructions,
-        tools=own.tools,
-        # Without a template only the first prompt is the environment's own to the end.
-        example=own.example if env.max_turns == 1 else "",
-        template_kwargs=data.chat_template_kwargs,
-        end_token_ids=end_token_ids,
-        stop=stop,
-        reader=reader,
-    )
-    if env.max_turns > 1:
-        renderer.require_turns()
-    return renderer
+        if env.max_turns > 1:
+            renderer.require_turns()
+        members.append(
+            TextMixtureEnv(env.name, renderer, own.num_tasks, env.max_turns, env.weight, env.evaluation_size)
+        )
+    return members
 
 
 def evaluation_tasks(members: Sequence[TextMixtureEnv], size: int) -> list[int]:

@@ -75,10 +75,7 @@ class Clock:
 
     spent: Metrics = field(default_factory=dict)
 
-    def add(self, stage: str, since: float) -> None:
-        self.count(stage, time.perf_counter() - since)
-
-    def count(self, stage: str, seconds: float) -> None:
+    def add(self, stage: str, seconds: float) -> None:
         self.spent[stage] = self.spent.get(stage, 0.0) + seconds
 
 
@@ -149,10 +146,12 @@ class TextRollout:
         batch = rows_of_batch(rows, pad_token_id=self.pad_token_id, multi_turn=turns, needs=needs)
         if "greedy_rewards" in needs:
             task_ids = [row.task_id for row in done.rows if row.sample == 0]
-            baselines, tokens = self._greedy_rewards(task_ids, self._key(step, round))
+            greedy = self.params.greedy()
+            likeliest = self.converse("train", task_ids, samples=1, params=greedy, key=self._key(step, round)).rows
+            baselines = [row.total_reward for row in likeliest]
             batch = batch.replace(greedy_rewards=torch.tensor(baselines).repeat_interleave(self.group_size))
             metrics["rollout/greedy_reward"] = sum(baselines) / len(baselines)
-            metrics["rollout/tokens"] += tokens
+            metrics["rollout/tokens"] += sum(int(row.mask.array.sum()) for row in likeliest)
         if self.pool is not None:
             self.pool.note(done.rows)
             metrics |= self.pool.metrics()
@@ -171,13 +170,6 @@ class TextRollout:
     def _key(self, step: int, round: int) -> tuple[int, ...]:
         return (self.seed, *rollout_key(step, round))
 
-    def _greedy_rewards(self, task_ids: Sequence[int], key: tuple[int, ...]) -> tuple[list[float], int]:
-        """Return the reward of the most likely response to each task, from which nothing is learned, and all its
-        tokens."""
-        greedy = self.params.greedy()
-        done = self.converse("train", task_ids, samples=1, params=greedy, key=key)
-        return [row.total_reward for row in done.rows], sum(int(row.mask.array.sum()) for row in done.rows)
-
     def converse(
         self,
         split: str,
@@ -194,7 +186,7 @@ class TextRollout:
         clock = Clock()
         began = time.perf_counter()
         rows = self.open_rows(split, task_ids, samples, change)
-        clock.add("time/env_reset_s", began)
+        clock.add("time/env_reset_s", time.perf_counter() - began)
         self.hold(OpenBatch(0, rows), lambda place: key, self._session(split), params, clock, answers)
         return Conversations(rows, {**summary(rows), **metrics_by_member(self.members, rows), **clock.spent})
 
@@ -221,9 +213,9 @@ class TextRollout:
         engine.begin(batch, key, environment if answers is None else answers(environment))
         engine.run(session)
         waited = time.perf_counter() - began - engine.generation_s
-        clock.count(GENERATION, engine.generation_s)
-        clock.count("time/verification_s", waited)
-        clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
+        clock.add(GENERATION, engine.generation_s)
+        clock.add("time/verification_s", waited)
+        clock.add("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
 
     def open_rows(
         self,

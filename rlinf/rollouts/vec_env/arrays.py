@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rlinf.data.spaces import ROOT, Arrays
+from rlinf.data.spaces import Arrays, observation_entries
 
 _HOST = 1
 """DLPack's number of the device type "CPU"."""
@@ -34,13 +34,9 @@ def host_array(values: Any) -> np.ndarray:
     return np.asarray(values)
 
 
-def host_leaves(observation: Any, name: str = ROOT) -> Arrays:
+def host_leaves(observation: Any) -> Arrays:
     """Collect the leaves of a stacked observation ([N, ...] each, nested as its space is), by :func:`host_array`."""
-    if isinstance(observation, Mapping):
-        return {n: a for key, part in observation.items() for n, a in host_leaves(part, f"{name}.{key}").items()}
-    if isinstance(observation, tuple):
-        return {n: a for key, part in enumerate(observation) for n, a in host_leaves(part, f"{name}.{key}").items()}
-    return {name: host_array(observation)}
+    return {name: host_array(leaf) for name, leaf in observation_entries(observation)}
 
 
 def like_observations(actions: np.ndarray, observation: Any) -> Any:

@@ -83,9 +83,11 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
             if options.max_episode_steps is not None:
                 env = gymnasium.wrappers.TimeLimit(env, options.max_episode_steps)
         else:
-            env = gymnasium.make(
-                _registered(options.id), max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs
-            )
+            # A class of a single environment need not be registered.
+            known: str | EnvSpec = options.id
+            if _is_single(_own(options.id)):
+                known = EnvSpec(options.id.rpartition(":")[2], entry_point=options.id)
+            env = gymnasium.make(known, max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs)
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound, gymnasium.error.VersionNotFound) as error:
         raise EnvNotFoundError(
             f"env.id {options.id!r} is not registered{_meant(options.id)}: {error} If a package registers it, name the "
@@ -117,7 +119,10 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
     if options.frame_stack > 1:
         env = gymnasium.wrappers.FrameStackObservation(env, options.frame_stack, padding_type=options.frame_padding)
     if options.action_mask is not None:
-        env = _masked(env, options.action_mask)
+        try:
+            env = ActionMask(env, options.action_mask)
+        except TypeError as error:
+            raise EnvArgumentsError(str(error)) from error
     return env
 
 
@@ -141,13 +146,6 @@ def _make_spaces(env: gymnasium.Env, env_id: str) -> None:
 def _missing_spaces(env: gymnasium.Env) -> list[str]:
     names = ("observation_space", "action_space")
     return [name for name in names if getattr(env.unwrapped, name, None) is None]
-
-
-def _masked(env: gymnasium.Env, source: str) -> gymnasium.Env:
-    try:
-        return ActionMask(env, source)
-    except TypeError as error:
-        raise EnvArgumentsError(str(error)) from error
 
 
 def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructionError:
@@ -313,11 +311,6 @@ def _own(env_id: str) -> Any:
 
 def _is_single(found: object) -> bool:
     return isinstance(found, type) and issubclass(found, gymnasium.Env)
-
-
-def _registered(env_id: str) -> str | EnvSpec:
-    """Return the id, or what ``module:Class`` would be registered with if the class is that of a single environment."""
-    return EnvSpec(env_id.rpartition(":")[2], entry_point=env_id) if _is_single(_own(env_id)) else env_id
 
 
 class SingleOfBatch(gymnasium.Env):

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from ctypes.util import find_library
 from dataclasses import dataclass
-from typing import Any
-
-import gymnasium
 
 # Mesa's ways to draw without a display, the faster first.
 _BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}
@@ -40,31 +36,8 @@ def offscreen() -> dict[str, str]:
     return {name: value for name, value in variables.items() if name not in os.environ}
 
 
-def draw_plainly(env: gymnasium.Env) -> None:
-    """Switches off shadows and multi-sampling, which are most of the time of a frame in software. Physics is as it was.
-
-    Only before the first frame; environments without a MuJoCo model are left alone.
-    """
-    quality = getattr(getattr(getattr(env.unwrapped, "model", None), "vis", None), "quality", None)
-    if quality is not None:
-        quality.offsamples, quality.shadowsize = 0, 0
-
-
-def uses_opengl(env: gymnasium.Env) -> bool:
-    """Whether the environment is known to draw with OpenGL: MuJoCo's do."""
-    bare = env.unwrapped
-    return hasattr(bare, "mujoco_renderer") or hasattr(getattr(bare, "model", None), "vis")
-
-
-def take_context(env: gymnasium.Env) -> None:
-    """Several viewers of one process share a thread: each must take the OpenGL context before it draws."""
-    viewer: Any = getattr(getattr(env.unwrapped, "mujoco_renderer", None), "viewer", None)
-    if viewer is not None and hasattr(viewer, "make_context_current"):
-        viewer.make_context_current()
-
-
-def has_display(environment: Mapping[str, str] = os.environ) -> bool:
+def has_display() -> bool:
     """Whether a window can be opened."""
     if sys.platform == "linux":
-        return bool(environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY"))
+        return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     return True

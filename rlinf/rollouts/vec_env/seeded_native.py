@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from rlinf.data.spaces import empty_leaves, stacked_leaves
+from rlinf.data.spaces import empty_leaves
+from rlinf.rollouts.vec_env.arrays import host_leaves
 from rlinf.rollouts.vec_env.make_env import make_env, make_native_env, native_entry_point
 from rlinf.rollouts.vec_env.native import success_of_info
 from rlinf.rollouts.vec_env.vec_env import ObservationCheck, StepResult, close_quietly
@@ -52,7 +53,7 @@ class SeededNativeVecEnv:
             observation, _ = self._single.reset(seed=int(seed) % 2**31)
             self._env.state[:, env_index] = self._single.state
             self._env.steps[env_index] = 0
-            for name, leaf in stacked_leaves(observation).items():
+            for name, leaf in host_leaves(observation).items():
                 self.observations[name][env_index] = leaf
         return {}
 
@@ -74,7 +75,7 @@ class SeededNativeVecEnv:
     def _step_all(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
         observations, rewards, terminated, truncated, info = self._env.step(actions)
         self._env.prev_done[:] = False  # no reset of its own: the caller names the seed of the next episode
-        for name, leaf in stacked_leaves(observations).items():
+        for name, leaf in host_leaves(observations).items():
             self.observations[name][:] = leaf
         has_success = success_of_info(info, self._success_key, self.num_envs)
         result = StepResult(np.asarray(rewards, dtype=np.float64), terminated, truncated, *has_success, failed={})

@@ -124,7 +124,8 @@ def _play(vec_env: VecEnv, watched: int) -> tuple[float, list[np.ndarray]]:
     vec_env.reset(everyone, list(everyone))
     seen, fastest = [], math.inf
     for step in range(_PROBE_STEPS):
-        played = _random_actions(vec_env.action_space, watched, generator)
+        vec_env.action_space.seed(int(generator.integers(2**31)))
+        played = np.stack([np.asarray(vec_env.action_space.sample()) for _ in range(watched)])
         actions = np.concatenate([played, np.repeat(played[:1], vec_env.num_envs - watched, axis=0)])
         began = time.perf_counter()
         result = vec_env.step(everyone, actions)
@@ -135,12 +136,6 @@ def _play(vec_env: VecEnv, watched: int) -> tuple[float, list[np.ndarray]]:
         vec_env.reset(over, [1_000 * step + env_index for env_index in over])
         seen += [leaf[:watched].copy() for leaf in vec_env.observations.values()]
     return fastest, seen
-
-
-def _random_actions(space: gymnasium.Space, count: int, generator: np.random.Generator) -> np.ndarray:
-    """[count, ...], drawn from ``space``."""
-    space.seed(int(generator.integers(2**31)))
-    return np.stack([np.asarray(space.sample()) for _ in range(count)])
 
 
 def _step_seconds(options: EnvConfig) -> float:

@@ -7,9 +7,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlinf.rollouts.isolation.vec_env import filming_trial_in_process
+from rlinf.rollouts.isolation.vec_env import asked_once
 from rlinf.rollouts.vec_env.make_env import make_env
-from rlinf.rollouts.vec_env.offscreen import FilmingTrial, draw_plainly, take_context, uses_opengl
+from rlinf.rollouts.vec_env.offscreen import FilmingTrial
 from rlinf.rollouts.vec_env.vec_env import close_quietly
 from rlinf.rollouts.wrappers import random_action
 from rlinf.schema import EnvConfig
@@ -27,7 +27,10 @@ class _Filmable(gymnasium.Wrapper):
     """Gives pictures [H, W, 3] uint8, or reports what it gave instead."""
 
     def render(self) -> Any:
-        take_context(self.env)
+        # Viewers of one process share a thread: each takes the OpenGL context before it draws.
+        viewer: Any = getattr(getattr(self.env.unwrapped, "mujoco_renderer", None), "viewer", None)
+        if viewer is not None and hasattr(viewer, "make_context_current"):
+            viewer.make_context_current()
         frame: Any = self.env.render()
         if not isinstance(frame, np.ndarray) or frame.dtype.kind not in "iu" or frame.ndim not in (2, 3):
             kind = f"{frame.dtype} {list(frame.shape)}" if isinstance(frame, np.ndarray) else type(frame).__name__
@@ -43,7 +46,10 @@ class _Filmable(gymnasium.Wrapper):
 def filmable_env(options: EnvConfig) -> gymnasium.Env:
     """Build the environment of ``options``, with pictures."""
     env = make_env(options, render_mode=_MODE)
-    draw_plainly(env)
+    # Shadows and multi-sampling are most of the time of a frame that is drawn in software.
+    quality = getattr(getattr(getattr(env.unwrapped, "model", None), "vis", None), "quality", None)
+    if quality is not None:
+        quality.offsamples, quality.shadowsize = 0, 0
     return _Filmable(env)
 
 
@@ -51,7 +57,7 @@ def try_filming(options: EnvConfig) -> FilmingTrial:
     """Whether the environment of ``options`` can be filmed here, by drawing a picture; several if the first ones have
     one colour."""
     if options.isolation == "process":
-        return filming_trial_in_process(options)
+        return FilmingTrial(**asked_once(options, "film").fields)
     env = make_env(options)
     modes = list((env.metadata or {}).get("render_modes") or [])
     close_quietly(env)
@@ -62,7 +68,9 @@ def try_filming(options: EnvConfig) -> FilmingTrial:
     try:
         env = filmable_env(options)
         try:
-            shown, opengl = _shows_something(env), uses_opengl(env)
+            bare, shown = env.unwrapped, _shows_something(env)
+            # MuJoCo's environments are known to draw with OpenGL.
+            opengl = hasattr(bare, "mujoco_renderer") or hasattr(getattr(bare, "model", None), "vis")
         finally:
             close_quietly(env)
     except Exception as error:  # renderers raise what they like

@@ -30,7 +30,11 @@ class FilmedVecEnv:
     """
 
     def __init__(self, options: EnvConfig, num_envs: int) -> None:
-        self._vec_env = _drawing_envs(options, num_envs)
+        self._vec_env: SyncVecEnv | IsolatedVecEnv
+        if needs_process(options):
+            self._vec_env = IsolatedVecEnv(options, num_envs, draws=True)
+        else:
+            self._vec_env = SyncVecEnv(options, num_envs, filmable_env)
         self.num_envs = num_envs
         self.observation_space = self._vec_env.observation_space
         self.action_space = self._vec_env.action_space
@@ -130,12 +134,6 @@ class FilmedVecEnv:
                 self._shown[seed].append(tile.step)
         except Exception as error:  # a full disk, an encoder that is not there
             self.problem = _words(error)
-
-
-def _drawing_envs(options: EnvConfig, num_envs: int) -> SyncVecEnv | IsolatedVecEnv:
-    if needs_process(options):
-        return IsolatedVecEnv(options, num_envs, draws=True)
-    return SyncVecEnv(options, num_envs, filmable_env)
 
 
 def _words(error: Exception) -> str:

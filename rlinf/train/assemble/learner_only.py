@@ -22,9 +22,15 @@ def build_learner_graph(batches: BatchFolder, setup: ResolvedRun, cluster: Clust
     config = setup.config
     if config.reward_model.supervision != "none":
         raise UserError("--from-batches: reward_model trains on fresh responses, and nothing collects them here")
-    learner = (
-        _text_learner(setup, cluster, folder) if _is_text(config) else _acting_learner(batches, setup, cluster, folder)
-    )
+    if config.facts.run_kind == "text":
+        from rlinf.train.assemble.text_learner import start_learner
+
+        learner = start_learner(setup, cluster, str(folder / "tokenizer"))
+    else:
+        from rlinf.models.actor_critic.export import load_spaces
+        from rlinf.train.assemble import simulator
+
+        learner = simulator.start_learner(setup, cluster, load_spaces(batches.policy), folder)
     preparation = Preparation() if config.facts.off_policy else _on_policy(config, learner, folder)
     return Graph(
         rollout=NoRollout(),
@@ -38,27 +44,10 @@ def build_learner_graph(batches: BatchFolder, setup: ResolvedRun, cluster: Clust
     )
 
 
-def _is_text(config: Config) -> bool:
-    return config.facts.run_kind == "text"
-
-
-def _text_learner(setup: ResolvedRun, cluster: Cluster, folder: Path) -> LearnerPool:
-    from rlinf.train.assemble.text_learner import start_learner
-
-    return start_learner(setup, cluster, str(folder / "tokenizer"))
-
-
-def _acting_learner(batches: BatchFolder, setup: ResolvedRun, cluster: Cluster, folder: Path) -> LearnerPool:
-    from rlinf.models.actor_critic.export import load_spaces
-    from rlinf.train.assemble.simulator import start_learner
-
-    return start_learner(setup, cluster, load_spaces(batches.policy), folder)
-
-
 def _on_policy(config: Config, learner: LearnerPool, folder: Path) -> OnPolicy:
     """Make the preparation of the run's own kind; rows of text are prepared by the ranks that have them."""
     staleness = config.rollout.staleness
-    if not _is_text(config):
+    if config.facts.run_kind != "text":
         return OnPolicy(config.algorithm, config.facts, learner, staleness=staleness)
     from rlinf.models.loading import load_tokenizer
     from rlinf.train.assemble.text import oldest_tokens

@@ -87,7 +87,12 @@ class Devices:
         if config.rollout.sampler == "server":
             sampler = 0.0
         elif sampler is None:
-            wide = _engine_gpus(config, "cuda" if available else "cpu") if config.facts.run_kind == "text" else 1
+            from rlinf.samplers.build import resolve_name
+
+            # A sampler with a tensor-parallel engine computes on several GPUs together.
+            device, is_text = "cuda" if available else "cpu", config.facts.run_kind == "text"
+            vllm = is_text and resolve_name(config.rollout.sampler, device=device) == "vllm"
+            wide = config.rollout.vllm.tensor_parallel_size if vllm else 1
             if shared and learner:
                 learner, sampler = learner / 2, learner / 2 if wide == 1 else float(wide)
             else:
@@ -113,11 +118,3 @@ class Devices:
         """Whether text samplers free their memory for the learner."""
         in_turns = self.all_on_gpus and self.shared and not config.facts.overlaps
         return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and in_turns)
-
-
-def _engine_gpus(config: Config, device: str) -> int:
-    """GPUs that one sampler computes on together: those of a tensor-parallel engine."""
-    from rlinf.samplers.build import resolve_name
-
-    vllm = resolve_name(config.rollout.sampler, device=device) == "vllm"
-    return config.rollout.vllm.tensor_parallel_size if vllm else 1

@@ -20,7 +20,6 @@ from rlinf.datasets.robot_data.remarks import ends_remark, rate_remark
 from rlinf.datasets.robot_data.statistics import write_statistics
 from rlinf.interfaces import Learner
 from rlinf.models.attention_kernels import use_kernels_of_any_length
-from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.own import is_own, keep_class
 from rlinf.rollouts.simulator.offline import OfflineRollout
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from rlinf.data.goals import GoalEnvironment
     from rlinf.datasets.robot_data.dataset import RobotDataset
     from rlinf.learners.off_policy.prior import PriorTransitions
-    from rlinf.learners.torch import TorchLearner
 
 # How many starts are asked for their instruction: enough to meet every word of a task.
 _TOKENIZER_STARTS = 500
@@ -104,7 +102,7 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
         else None,
         restarts=envs.numbers,
         notes={
-            "env.vectorization": envs.vectorization(),
+            "env.vectorization": envs.call_one(0, "vectorization"),
             **({"evaluation.video_every": pictures} if pictures else {}),
             **_dataset_notes(config, envs),
         },
@@ -128,7 +126,9 @@ def _spawn_learners(setup: ResolvedRun, cluster: Cluster, spaces: tuple[Any, Any
 
 
 def _learner_pool(config: Config, cluster: Cluster, ranks: WorkerGroup) -> LearnerPool:
-    plan = _row_plan(config, ranks.call_one(0, "decision_rule"))
+    # How rows are divided among the learner's ranks, if its policy has a rule for that.
+    rule = ranks.call_one(0, "decision_rule")
+    plan = None if rule is None else DecisionPlan(stages_of(config), seed=config.run.seed, rule=rule)
     return LearnerPool(ranks, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)
 
 
@@ -138,7 +138,7 @@ def _dataset_notes(config: Config, envs: EnvPool) -> dict[str, str]:
     for key, path in (("sft.dataset", config.sft.dataset), ("algorithm.prior_data", config.algorithm.prior_data)):
         if path is None:
             continue
-        remarks = [rate_remark(path, envs.render_fps())]
+        remarks = [rate_remark(path, envs.call_one(0, "render_fps"))]
         if key == "algorithm.prior_data":
             remarks.append(ends_remark(path))
         if results := [remark for remark in remarks if remark is not None]:
@@ -191,7 +191,7 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
             path = config.policy.vla.checkpoint.path
         if path is not None:
             return load_tokenizer(str(path))
-        texts = envs.instructions(_TOKENIZER_STARTS)
+        texts = envs.call_one(0, "instructions", _TOKENIZER_STARTS)
         if config.sft.dataset is not None:
             texts += [text for text in dataset_instructions(config.sft.dataset) if text not in texts]
         texts = [prompted(config.policy.vla.prompt, text) for text in texts or [config.policy.vla.task or ""]]
@@ -209,22 +209,13 @@ def _build_learner(config: Config, device: str, spaces: tuple[Any, Any], folder:
     if config.facts.off_policy:
         off_policy = _off_policy_learner(config, torch.device(device), spaces, folder, info)
         return LearnerWorker(off_policy, rank=info.rank, bucket_bytes=bucket_bytes)
-    learner = _actor_critic_learner(config, torch.device(device), spaces, folder, info)
+    policy = functools.partial(make_trained_policy, config, *spaces, tokenizer=folder / "tokenizer")
+    learner = (towers_fsdp_learner if config.learner.backend == "fsdp" else torch_learner)(
+        config, torch.device(device), info, policy
+    )
     # Of a user's own policy nothing is known.
     rule = getattr(learner.policy, "decision_rule", None)
     return LearnerWorker(learner, rank=info.rank, bucket_bytes=bucket_bytes, rule=rule)
-
-
-def _row_plan(config: Config, rule: DecisionRule | None) -> DecisionPlan | None:
-    """Return how rows are divided among the learner's ranks, if its policy has a rule for that."""
-    return None if rule is None else DecisionPlan(stages_of(config), seed=config.run.seed, rule=rule)
-
-
-def _actor_critic_learner(
-    config: Config, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
-) -> TorchLearner:
-    policy = functools.partial(make_trained_policy, config, *spaces, tokenizer=folder / "tokenizer")
-    return (towers_fsdp_learner if config.learner.backend == "fsdp" else torch_learner)(config, device, info, policy)
 
 
 def _off_policy_learner(

@@ -71,10 +71,10 @@ def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
         rows = [[encoder.encode(one) for one in row] for row in read]
         return [row for row in rows if max(map(len, row)) <= sft.max_tokens]
 
-    result = _divided(sft)
-    train, aside = encoded(result.train), encoded(result.held_out)
-    own = result.held_out if sft.eval_data is None else ()
-    long = len(result.train) + len(own) - len(train) - (len(aside) if sft.eval_data is None else 0)
+    to_train, to_measure, shared = _divided(sft)
+    train, aside = encoded(to_train), encoded(to_measure)
+    own = to_measure if sft.eval_data is None else ()
+    long = len(to_train) + len(own) - len(train) - (len(aside) if sft.eval_data is None else 0)
     made = data(train)
     epochs = sft.steps * sft.batch_size / len(train)
     kind = "pairs" if sft.loss == "dpo" else "conversations"
@@ -83,8 +83,8 @@ def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
         "sft.data longer than sft.max_tokens, left out": long,
         "sft.data held out": len(aside),
         "sft.data: splits that are not read": unread_splits(str(sft.data)),
-        "sft.data left out, whose prompts sft.eval_data has": result.shared,
-        **{f"sft.data: column that is not read, {name}": count for name, count in unread_columns(result.train).items()},
+        "sft.data left out, whose prompts sft.eval_data has": shared,
+        **{f"sft.data: column that is not read, {name}": count for name, count in unread_columns(to_train).items()},
     }
     return _SupervisedData(made, tuple(data(aside).parts()) if aside else (), notes)
 
@@ -94,43 +94,35 @@ def with_counted_steps(config: Config) -> Config:
     sft = config.sft
     if sft.epochs is None:
         return config
-    rows = len(_divided(sft).train)
+    rows = len(_divided(sft)[0])
     steps = max(1, math.ceil(sft.epochs * rows / sft.batch_size))
     return replace(config, sft=replace(sft, steps=steps, epochs=None))
 
 
-@dataclass(frozen=True)
-class _Divided:
-    """Rows to train on and rows that are only measured, with no prompt in both."""
+def _divided(sft: SftConfig) -> tuple[list[Answers], list[Answers], int]:
+    """Return the rows to train on, those that are only measured, and how many were left out for them.
 
-    train: list[Answers]
-    held_out: list[Answers]
-    shared: int
-    """Rows of `sft.data` left out, whose prompt `sft.eval_data` has."""
-
-
-def _divided(sft: SftConfig) -> _Divided:
-    """Divide the rows. Raises UserError for unreadable data, and if `sft.eval_data` has all prompts."""
+    Rows are left out if `sft.eval_data` has their prompt.
+    Raises UserError for unreadable data, and if `sft.eval_data` has all prompts."""
     pairs = sft.loss == "dpo"
     rows = read_answers(str(sft.data), pairs=pairs)
     if sft.eval_data is None:
-        train = [row for row in rows if not _is_held_out(row[0], sft.eval_fraction)]
-        return _Divided(train, [row for row in rows if _is_held_out(row[0], sft.eval_fraction)], 0)
+        divided: tuple[list[Answers], list[Answers]] = [], []
+        for row in rows:
+            # By a hash of the prompt: the same side in every run, whatever else is in the file.
+            measured = stream_seed(0, "sft held out", _prompt(row[0])) / 2**63 < sft.eval_fraction
+            divided[measured].append(row)
+        return *divided, 0
     held_out = read_answers(sft.eval_data, pairs=pairs, split="eval")
-    measured = {_prompt(row[0]) for row in held_out}
-    train = [row for row in rows if _prompt(row[0]) not in measured]
+    prompts = {_prompt(row[0]) for row in held_out}
+    train = [row for row in rows if _prompt(row[0]) not in prompts]
     if not train:
         raise UserError(f"sft.eval_data {sft.eval_data} has the prompts of all {len(rows)} rows of {sft.data}")
-    return _Divided(train, held_out, len(rows) - len(train))
+    return train, held_out, len(rows) - len(train)
 
 
 def _prompt(conversation: Conversation) -> str:
     return "\0".join(message.content for message in conversation.messages if not message.imitated)
-
-
-def _is_held_out(conversation: Conversation, fraction: float) -> bool:
-    """By a hash of the prompt: the same side in every run, whatever else is in the file."""
-    return stream_seed(0, "sft held out", _prompt(conversation)) / 2**63 < fraction
 
 
 def _held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlinf.algorithms.prepare import OnPolicy
 from rlinf.base.random_streams import stream_seed
@@ -34,7 +35,7 @@ from rlinf.train.assemble.conversations import (
 )
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text_learner import begin_learner, language_model, learner_pool
-from rlinf.train.assemble.tokenizer import import_tokenizers, kept_tokenizer, policy_tokenizer
+from rlinf.train.assemble.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.assemble.tokenizer_texts import tokenizer_texts
 from rlinf.train.evaluation.text import Evaluation, TextEvaluator
 from rlinf.train.graph import Graph, WarmStartPreparation, imitated, nothing
@@ -90,7 +91,8 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     """Start all workers and put them together."""
     config, devices, facts = setup.config, setup.devices, setup.config.facts
     starting = _begin_environments(setup, cluster)
-    import_tokenizers()
+    # It takes seconds, while workers start.
+    importlib.import_module("transformers.models.auto.tokenization_auto")
     envs = TextEnvPool(starting.ready(), config.env)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
@@ -104,7 +106,8 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     else:
         rollout = _rollout(config, cluster)(sampler, envs, members, config.collection)
     # Scale: in one process a batch has all of its columns; on a cluster tokens stay with samplers (record 0025).
-    remote = type(rollout) is TextRollout and cluster.concurrent and _rows_can_stay(config, members)
+    needed_here = facts.driver_reads_tokens or any(member.renderer.decodes_responses for member in members)
+    remote = type(rollout) is TextRollout and cluster.concurrent and not needed_here
     rollout.rounds = {"train": functools.partial(sampler.round, remote=remote), "eval": sampler.round}
     rollout.require_fitting_prompt()
     tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
@@ -112,7 +115,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     curriculum, hint = rollout.curriculum, config.teacher.hint
     own = TextDemonstrations(envs, members, config.sft, seed=config.run.seed, curriculum=curriculum, hint=hint)
     evaluate = evaluator.evaluate if evaluator.task_ids else None
-    imitation = _imitation(config, tokenizer, learner, own, evaluate)
+    warm_start, prepare_warm_start, evaluate, remarks = _imitation(config, tokenizer, learner, own, evaluate)
     teacher, about_teacher = connect_teacher(config, learner, tokenizer)
     sleeps = devices.samplers_sleep(config)
     gap_limit = facts.gap_limits[devices.learner > 0 or devices.sampler > 0]
@@ -134,9 +137,9 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
         send_weights=probe.send,
         unproved=lambda: probe.unproved,
         gap_limit=gap_limit,
-        evaluate=imitation.evaluate,
-        warm_start_batch=imitation.batch,
-        warm_start_preparation=imitation.prepare,
+        evaluate=evaluate,
+        warm_start_batch=warm_start,
+        warm_start_preparation=prepare_warm_start,
         reward_models=_learned_reward(setup, cluster, functools.partial(language_model, config, path)),
         write_beside=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
         overlaps=facts.overlaps,
@@ -151,7 +154,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
             "env/timeouts": envs.timeouts,
             "env/failures": envs.errors,
         },
-        notes={**train.notes, **setup.notes, **imitation.notes, **about_teacher, **_own_sampling(config)},
+        notes={**train.notes, **setup.notes, **remarks, **about_teacher, **_own_sampling(config)},
     )
 
 
@@ -178,31 +181,24 @@ def _learner_and_samplers(
     return learner, sampler
 
 
-class _Imitation(NamedTuple):
-    """The data of a warm start, and the evaluation of the run, which may include rows of its files."""
-
-    batch: Callable[[int], Batch]
-    prepare: WarmStartPreparation
-    evaluate: Callable[[], Evaluation] | None
-    notes: Mapping[str, int | str]
-
-
 def _imitation(
     config: Config,
     tokenizer: Any,
     learner: LearnerPool,
     own: TextDemonstrations,
     evaluate: Callable[[], Evaluation] | None,
-) -> _Imitation:
-    """Imitate the files of ``sft.data`` if there are any, else ``own``: the demonstrations of the environments."""
+) -> tuple[Callable[[int], Batch], WarmStartPreparation, Callable[[], Evaluation] | None, Mapping[str, int | str]]:
+    """Return the batches of a warm start, their preparation, the evaluation of the run, and remarks.
+
+    Imitate the files of ``sft.data`` if there are any, else ``own``: the demonstrations of the environments."""
     if not config.sft.steps or config.sft.data is None:
-        return _Imitation(own.batch, imitated, evaluate, own.notes())
+        return own.batch, imitated, evaluate, own.notes()
     from rlinf.train.assemble.supervised import supervised_data, warm_start_preparation, with_held_out_rows
 
     supervised = supervised_data(config, tokenizer)
     evaluate = with_held_out_rows(evaluate, learner, supervised.held_out, config.sft)
     preparation = warm_start_preparation(learner, config.sft)
-    return _Imitation(supervised.train.batch, preparation, evaluate, supervised.notes)
+    return supervised.train.batch, preparation, evaluate, supervised.notes
 
 
 def oldest_tokens(config: Config) -> int | None:
@@ -253,12 +249,6 @@ def _decode_where_graded(config: Config, members: Sequence[TextMixtureEnv], envs
         envs.read_tokens(decoders)
         for member in members:
             member.renderer.decodes_responses = False
-
-
-def _rows_can_stay(config: Config, members: Sequence[TextMixtureEnv]) -> bool:
-    """Return whether tokens of a response are not needed on the way from samplers to environments and learner."""
-    decoded_here = any(member.renderer.decodes_responses for member in members)
-    return not (decoded_here or config.facts.driver_reads_tokens)
 
 
 def _begin_samplers(setup: ResolvedRun, cluster: Cluster, spec: SamplerSpec) -> Starting:

@@ -184,7 +184,10 @@ def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPol
 
     lora = config.policy.lora
     if lora.rank > 0:
-        model = base_model(_base_key(config), functools.partial(language_model, config, tokenizer_path))
+        # What the numbers of the base model depend on: its checkpoint, or what its random weights are drawn for.
+        base = replace(config.policy, lora=LoraConfig(), gradient_checkpointing=False)
+        key = repr((base, None if base.path is not None else (config.run.seed, config.env, config.data)))
+        model = base_model(key, functools.partial(language_model, config, tokenizer_path))
     else:
         model = language_model(config, tokenizer_path)
     sight: dict[str, Any] = {}
@@ -216,9 +219,3 @@ def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPol
         float32_logits=config.policy.logits_dtype == "float32",
         **sight,
     )
-
-
-def _base_key(config: Config) -> str:
-    """Name what the numbers of the base model depend on: its checkpoint, or what its random weights are drawn for."""
-    policy = replace(config.policy, lora=LoraConfig(), gradient_checkpointing=False)
-    return repr((policy, None if policy.path is not None else (config.run.seed, config.env, config.data)))

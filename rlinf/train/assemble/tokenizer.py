@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,6 @@ from rlinf.base.errors import UserError
 from rlinf.config import Config
 from rlinf.train.checkpoints import DamagedError, check_manifest, write_manifest
 from rlinf.train.init_from import carried_tokenizer
-
-
-def import_tokenizers() -> None:
-    """Import what tokenizers are made with, which takes seconds: to be called while workers start."""
-    importlib.import_module("transformers.models.auto.tokenization_auto")
 
 
 def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:

@@ -47,8 +47,7 @@ class WrongAnswers:
     def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
         """Return the answers since the last call, with other digits; pictures stay as they are."""
         result = self._answers.take(wait_s, complete=complete)
-        return [one if pictures_of(one.observation) else _wrong(one) for one in result]
-
-
-def _wrong(feedback: Feedback) -> Feedback:
-    return replace(feedback, observation=feedback.observation.translate(_HIGHER))
+        return [
+            one if pictures_of(one.observation) else replace(one, observation=one.observation.translate(_HIGHER))
+            for one in result
+        ]

@@ -61,10 +61,6 @@ class TrainingEvaluation:
         self.samples: list[dict[str, Any]] = []
         """Of the newest evaluation, for people to read."""
 
-    def evaluate(self) -> Metrics:
-        """Compute the metrics of now, with a video if one is due."""
-        return {} if self.run.graph.evaluate is None else self.record(self.measure(self.run.progress.step))
-
     def measure(self, step: int) -> Measured:
         """Evaluate the weights after ``step`` iterations, which the samplers hold, and record nothing yet."""
         run, graph, began = self.run, self.run.graph, time.perf_counter()

@@ -71,22 +71,17 @@ class TaskOutcome:
         tied = [answer for answer, count in votes.items() if count == most]
         return (None in tied) / len(tied)
 
-    def as_json(self) -> dict[str, Any]:
-        """For the file of an evaluation; :meth:`from_json` reads it."""
-        return {"task": self.task, "verdicts": list(self.verdicts), "answers": list(self.answers)}
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Self:
-        """Read the outcome that :meth:`as_json` wrote."""
-        return cls(str(stored["task"]), tuple(stored["verdicts"]), tuple(stored["answers"]))
-
 
 Outcome = TaskOutcome | StartOutcome
 
 
 def outcome_from_json(stored: dict[str, Any]) -> Outcome:
-    """Read the outcome that the `as_json` of either kind wrote."""
-    return StartOutcome.from_json(stored) if "returns" in stored else TaskOutcome.from_json(stored)
+    """Read the outcome of either kind from its fields, whose lists are tuples here."""
+    kind: type[StartOutcome] | type[TaskOutcome] = StartOutcome if "returns" in stored else TaskOutcome
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()
+    }
+    return kind(**fields)
 
 
 def paired_rates(outcomes: Sequence[Outcome]) -> dict[str, list[float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rlinf.base.redaction import redacted
 from rlinf.config import Config, diff
 from rlinf.config.record import stored
 from rlinf.train.evaluation.outcomes import Outcome, outcome_from_json
-from rlinf.train.evaluation.paired import PairedDifference, compare
+from rlinf.train.evaluation.paired import compare
 from rlinf.train.evaluation.start_outcomes import StartOutcome
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.run_dir import write_atomically
@@ -76,7 +76,7 @@ def save_evaluation(
         "samples": evaluation.samples,
         "episodes": evaluation.episodes,
         "settings": {name: section for name, section in stored(config).items() if name in sections},
-        "outcomes": [outcome.as_json() for outcome in evaluation.outcomes],
+        "outcomes": [asdict(outcome) for outcome in evaluation.outcomes],
     }
     place = folder / FOLDER
     place.mkdir(exist_ok=True)
@@ -118,17 +118,14 @@ def comparison_lines(first: SavedEvaluation, second: SavedEvaluation) -> list[st
     tasks, of = differences[0].tasks, max(len(first.outcomes), len(second.outcomes))
     kind = "start states" if isinstance(first.outcomes[0], StartOutcome) else "tasks"
     lines.append(f"{tasks} {kind} that both have" + (f" (of {of})" if of != tasks else ""))
-    return [*lines, *(_line_of(difference) for difference in differences)]
-
-
-def _line_of(result: PairedDifference) -> str:
-    """Describe a difference in words.
-
-    >>> _line_of(PairedDifference("accuracy", 0.2, 0.5, 0.2, 0.4, 0.0001, 100))
-    'accuracy: 0.200 -> 0.500, difference +0.300 [+0.200, +0.400], p = 0.0001'
-    """
-    change = f"difference {result.difference:+.3f} [{result.low:+.3f}, {result.high:+.3f}], p = {result.p_value:.2g}"
-    return f"{result.metric}: {result.first:.3f} -> {result.second:.3f}, {change}"
+    return [
+        *lines,
+        *(
+            f"{one.metric}: {one.first:.3f} -> {one.second:.3f}, difference {one.difference:+.3f} "
+            f"[{one.low:+.3f}, {one.high:+.3f}], p = {one.p_value:.2g}"
+            for one in differences
+        ),
+    ]
 
 
 def _other_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, object, object]]:

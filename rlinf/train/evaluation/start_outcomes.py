@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 from rlinf.rollouts.simulator.records import EpisodeRecord, report_success
 
@@ -19,16 +18,6 @@ class StartOutcome:
     success_once: tuple[bool, ...] = ()
     """Whether each episode succeeded; empty where the environment does not report success."""
     success_at_end: tuple[bool, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """For the file of an evaluation; :meth:`from_json` reads it."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> Self:
-        """Read the outcome that :meth:`as_json` wrote."""
-        once, at_end = (tuple(bool(flag) for flag in stored[name]) for name in ("success_once", "success_at_end"))
-        return cls(str(stored["task"]), tuple(stored["returns"]), once, at_end)
 
 
 def start_outcomes(starts: Sequence[str], records: Sequence[EpisodeRecord]) -> list[StartOutcome]:

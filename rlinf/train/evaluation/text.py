@@ -52,9 +52,11 @@ class TextEvaluator:
         outcomes = [TaskOutcome.of(responses) for responses in by_task]
         metrics = {**rate_metrics(outcomes), **_shape(rows), **_by_member(self._members, rows)}
         metrics |= self._listening()
-        return Evaluation(
-            metrics, [self._sample(row) for row in rows[: 3 * self.samples : self.samples]], outcomes=outcomes
-        )
+        samples = [
+            sample(row, self.rollout.rendered(row.task_id, row.prompt_text))
+            for row in rows[: 3 * self.samples : self.samples]
+        ]
+        return Evaluation(metrics, samples, outcomes=outcomes)
 
     def _listening(self) -> Metrics:
         """Measure the accuracy on the same tasks with other pictures, other questions and wrong tool answers."""
@@ -90,9 +92,6 @@ class TextEvaluator:
             answers=answers,
         )
         return sum(row.verdict == "correct" for row in done.rows) / len(done.rows)
-
-    def _sample(self, row: Row) -> dict[str, Any]:
-        return sample(row, self.rollout.rendered(row.task_id, row.prompt_text))
 
 
 def sample(row: Row, rendered: str) -> dict[str, Any]:

@@ -70,12 +70,6 @@ class Observed:
     read_by_host: Counter[str] = field(default_factory=Counter)
     """How often the host waited for a value of the device, by line."""
 
-    def forget_counts(self) -> None:
-        """Start the counts at zero; mistakes stay."""
-        self.sent.clear()
-        self.calls.clear()
-        self.read_by_host.clear()
-
 
 class Fakes(FakeTensorMode):
     """The mode under which a learner is rehearsed. ``device``: where the learner computes, fake as its tensors are."""
@@ -103,7 +97,11 @@ class Fakes(FakeTensorMode):
             # PyTorch's C++ asks: on a build without CUDA it knows nothing to do with such a device.
             fake: Any = args[0]
             return torch.device("meta") if fake.fake_device.type == "cuda" else fake.fake_device
-        kwargs = {name: self._own_device(value) for name, value in (kwargs or {}).items()}
+        # `meta` is how the fake device is called among C++ and us.
+        kwargs = {
+            name: (self.device if isinstance(value, torch.device) and value.type in ("meta", "cuda") else value)
+            for name, value in (kwargs or {}).items()
+        }
         if self._within:
             # PyTorch takes this operation apart to learn its shape; a kernel would not.
             return super().dispatch(func, types, args, kwargs)
@@ -130,7 +128,11 @@ class Fakes(FakeTensorMode):
             self._count_read(tensors[0])
             return func(*known[0], **known[1])
         by_values = torch.Tag.dynamic_output_shape in func.tags and func not in _INDEXING
-        out = self._shaped_by_values(func, known) if by_values else None
+        out = None
+        if by_values:
+            if known is None:
+                raise UnknownValue(f"{func} at {_line()}: the shape of its result depends on values of the device")
+            out = tree_map(lambda leaf: self._fake_of(leaf) if isinstance(leaf, Tensor) else leaf, func(*known[0]))
         if out is None:
             if func is aten._to_copy.default and not isinstance(args[0], FakeTensor):
                 # PyTorch 2.9 would copy the numbers themselves to the device.
@@ -139,10 +141,6 @@ class Fakes(FakeTensorMode):
             self._remember(func, out, known, tensors)
         self._count(func, out, tensors)
         return out
-
-    def _own_device(self, value: object) -> object:
-        """`meta` is how the fake device is called among C++ and us."""
-        return self.device if isinstance(value, torch.device) and value.type in ("meta", "cuda") else value
 
     def _stays_real(self, func: Any, tensors: Sequence[Tensor], kwargs: Mapping[str, object]) -> bool:
         """Arithmetic of the host on real tensors; of those made there, integers (model weights would not fit)."""
@@ -176,11 +174,6 @@ class Fakes(FakeTensorMode):
             return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
 
         return tree_map(host, args), tree_map(host, kwargs)
-
-    def _shaped_by_values(self, func: Any, known: Any) -> Any:
-        if known is None:
-            raise UnknownValue(f"{func} at {_line()}: the shape of its result depends on values of the device")
-        return tree_map(lambda leaf: self._fake_of(leaf) if isinstance(leaf, Tensor) else leaf, func(*known[0]))
 
     def _fake_of(self, value: Tensor) -> FakeTensor:
         """Make a fake tensor on the device with these values."""

@@ -31,13 +31,10 @@ class Ledger:
     peak_parts: dict[str, int] = field(default_factory=dict)
     part: str = "other"
     """What is made now is for this."""
-    _total: int = 0
+    total: int = 0
+    """Bytes now."""
     _blocks: dict[int, _Block] = field(default_factory=dict)
     _alive: dict[int, weakref.ref[torch.UntypedStorage]] = field(default_factory=dict)
-
-    @property
-    def total(self) -> int:
-        return self._total
 
     @contextmanager
     def making(self, part: str) -> Iterator[None]:
@@ -82,16 +79,16 @@ class Ledger:
         self.now[part] += size
         grown = size - block.size
         block.size, block.part = size, part
-        self._total += grown
+        self.total += grown
         self._note(grown)
 
     def _note(self, grown: int, *, always: bool = False) -> None:
-        if always or (grown > 0 and self._total > self.peak):
-            self.peak = self._total
+        if always or (grown > 0 and self.total > self.peak):
+            self.peak = self.total
             self.peak_parts = {part: size for part, size in self.now.items() if size}
 
     def _forget(self, key: int, _gone: object) -> None:
         block = self._blocks.pop(key)
         self._alive.pop(key, None)
         self.now[block.part] -= block.size
-        self._total -= block.size
+        self.total -= block.size

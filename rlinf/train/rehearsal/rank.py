@@ -68,7 +68,9 @@ class _Rehearsal:
     def phase(self, name: str, part: str) -> Iterator[None]:
         """Run what is in it as one phase; new tensors are for ``part``."""
         observed = self.report.observed
-        observed.forget_counts()
+        observed.sent.clear()
+        observed.calls.clear()
+        observed.read_by_host.clear()
         self.ledger.restart()
         with self.ledger.making(part):
             yield

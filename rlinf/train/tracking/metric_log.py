@@ -28,7 +28,12 @@ class MetricLog:
         self._say = say
         self._reported: set[str] = set()
         self._sinks = start_sinks(folder, config, from_step)
-        self._first_steps = FirstSteps(to_mapping(config), earlier=self._keep_until(from_step))
+        lines = read_json_lines(self.path, number="step")
+        if lines.damaged:
+            self._say(lines.note(self.path))
+        kept = [row for row in lines.rows if row["step"] <= from_step]
+        write_atomically(self.path, "".join(json.dumps(row) + "\n" for row in kept))
+        self._first_steps = FirstSteps(to_mapping(config), earlier=kept)
         self._file = self.path.open("a")
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -56,12 +61,3 @@ class MetricLog:
             if name not in self._reported:
                 self._reported.add(name)
                 self._say(f"{name} does not take metrics (metrics.jsonl has them): {own_account(error) or error}")
-
-    def _keep_until(self, step: int) -> list[dict[str, float]]:
-        """Leaves the steps up to the checkpoint, and returns them: the later ones will be written again."""
-        lines = read_json_lines(self.path, number="step")
-        if lines.damaged:
-            self._say(lines.note(self.path))
-        kept = [row for row in lines.rows if row["step"] <= step]
-        write_atomically(self.path, "".join(json.dumps(row) + "\n" for row in kept))
-        return kept

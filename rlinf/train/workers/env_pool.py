@@ -52,19 +52,6 @@ class EnvPool(PolicyPool):
         """Observation and action space of one environment."""
         return self.call_one(0, "spaces")
 
-    def instructions(self, starts: int) -> list[str]:
-        """Return the distinct instructions of the first ``starts`` start states; empty if the environment gives
-        none."""
-        return self.call_one(0, "instructions", starts)
-
-    def vectorization(self) -> str:
-        """How the first worker steps its environments, and why."""
-        return self.call_one(0, "vectorization")
-
-    def render_fps(self) -> float:
-        """Return the steps of a second that the environment declares; 0 if it declares none."""
-        return self.call_one(0, "render_fps")
-
     def require_filming(self) -> str:
         """Return a remark on the pictures, or "".
 

@@ -48,7 +48,7 @@ class RemoteObservations:
         return self._leaves
 
     def pieces(self, rows: Sequence[Tensor]) -> Callable[[], list[Any]]:
-        return _pieces_of(self._group, self._rank, _cut_leaves, rows, [self._leaves])
+        return _pieces_of(self._group, self._rank, leaves_of_rows, rows, [self._leaves])
 
     def fetch(self) -> Mapping[str, Tensor]:
         leaves: Mapping[str, Tensor] = self._leaves.result()
@@ -94,10 +94,6 @@ def with_remote_observations(part: RolloutPart, group: WorkerGroup, rank: int, l
         return part
     known = replace(inputs, sources=(RemoteObservations(group, rank, leaves),))
     return replace(part, batch=part.batch.replace(inputs=known))
-
-
-def _cut_leaves(rows: Sequence[Tensor], leaves: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
-    return leaves_of_rows(leaves, rows)
 
 
 def _cut_runs(rows: Sequence[np.ndarray], *parts: RaggedRows) -> list[RaggedRows]:

@@ -34,10 +34,6 @@ class PendingRequest:
     place: int
     """... and which of them this is."""
 
-    @property
-    def stage(self) -> int:
-        return self.summary.stage
-
 
 class RequestBatcher:
     """Holds `decide` questions back until their stage is complete."""
@@ -67,8 +63,8 @@ class RequestBatcher:
         now = [[question] for question in requests if question.summary.method != "decide"]
         for question in requests:
             if question.summary.method == "decide":
-                self._playing[worker].add(question.stage)
-                self._held[question.stage][worker] = question
+                self._playing[worker].add(question.summary.stage)
+                self._held[question.summary.stage][worker] = question
         for stage, held in self._held.items():
             if held and all(self._ready(each, stage) for each in self._workers):
                 now.append([held[each] for each in sorted(held)])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rlinf.algorithms.advantages import distributed
 from rlinf.data.advantage_spec import PreparedRows, Rows
 from rlinf.data.batch import Batch
-from rlinf.data.inputs import Inputs, ObservationInputs, TextInputs
+from rlinf.data.inputs import ObservationInputs, TextInputs
 from rlinf.data.shards import DataParallelRank, NormalizerUpdate
 from rlinf.learners.minibatch import learned_rows
 from rlinf.learners.stage import Stage
@@ -66,7 +66,8 @@ class RowPlan(ABC):
 
 def text_facts(rows: Rows, *, packed: bool) -> RowFacts:
     """Facts of responses; ``packed``: rows pay their prompt once for all that share it."""
-    return RowFacts.of(rows, text_costs(TextInputs.of(_inputs(rows)), packed=packed))
+    inputs = rows.rows.inputs if isinstance(rows, PreparedRows) else rows.inputs
+    return RowFacts.of(rows, text_costs(TextInputs.of(inputs), packed=packed))
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,3 @@ def _batch(rows: Rows) -> Batch:
     """Return the batch of a simulator, whose rows are here and whose advantages the driver computes."""
     assert isinstance(rows, Batch)
     return rows
-
-
-def _inputs(rows: Rows) -> Inputs:
-    return rows.rows.inputs if isinstance(rows, PreparedRows) else rows.inputs

@@ -54,7 +54,7 @@ class ServedEnvPool(EnvPool):
         self.servers = PolicyPool(servers)
         self.timing: Metrics = {}
         """Of the last rollout: how long env workers and servers worked, and how long each side waited, in seconds."""
-        self._facts = servers.call_one(0, "facts")
+        self.policy_facts = servers.call_one(0, "facts")
 
     @property
     def acting(self) -> PolicyPool:
@@ -69,21 +69,6 @@ class ServedEnvPool(EnvPool):
             return super().call(method, *args, per_rank=per_rank)
         rows = [args] * self.size if per_rank is None else per_rank
         return _Exchange(self, method, rows).run()
-
-    def begin(self, rank: int, method: str, arguments: Sequence[Any]) -> tuple[Handle, _Call]:
-        """Start an env worker on its part."""
-        reply, kept = self.group.submit_remote(rank, "begin", method, self._facts, self.servers.version, *arguments)
-        return reply, _Call(rank, self.lives[rank], kept=kept)
-
-    def ask(self, questions: Sequence[PendingRequest], server: int) -> tuple[Handle, _Call]:
-        """Send workers' requests to a server, as one."""
-        handle = self.servers.group.submit_one(server, "answer", request(questions))
-        return handle, _Call(questions=questions, server=server, server_life=self.servers.lives[server])
-
-    def tell(self, question: PendingRequest, answer: Any) -> tuple[Handle, _Call]:
-        """Give a worker the answer to its request."""
-        reply, kept = self.group.submit_remote(question.worker, "answer", question.stage, answer)
-        return reply, _Call(question.worker, question.life, question.stage, kept)
 
     def is_current(self, asker: _Call | PendingRequest) -> bool:
         """Return whether the worker of a call or request is still the one that sent it."""
@@ -135,10 +120,11 @@ class _Exchange:
     def _begin(self, rank: int) -> None:
         if self._gathering is not None:
             self._gathering.forget(rank)
-        self._add(*self._pool.begin(rank, self._method, self._rows[rank]))
-
-    def _add(self, handle: Handle, call: _Call) -> None:
-        self._calls[handle] = call
+        pool = self._pool
+        reply, kept = pool.group.submit_remote(
+            rank, "begin", self._method, pool.policy_facts, pool.servers.version, *self._rows[rank]
+        )
+        self._calls[reply] = _Call(rank, pool.lives[rank], kept=kept)
 
     def _hear_env(self, handle: Handle, call: _Call) -> None:
         try:
@@ -188,10 +174,13 @@ class _Exchange:
         answers = [answer] if len(rows) == 1 else split(answer, rows)
         for question, own in zip(call.questions, answers, strict=True):
             if self._pool.is_current(question):
-                self._add(*self._pool.tell(question, own))
+                reply, kept = self._pool.group.submit_remote(question.worker, "answer", question.summary.stage, own)
+                self._calls[reply] = _Call(question.worker, question.life, question.summary.stage, kept)
 
     def _ask(self, questions: Sequence[PendingRequest]) -> None:
         """Of the server with the fewest questions open."""
         server = min(range(len(self._asked)), key=self._asked.__getitem__)
         self._asked[server] += 1
-        self._add(*self._pool.ask(questions, server))
+        servers = self._pool.servers
+        handle = servers.group.submit_one(server, "answer", request(questions))
+        self._calls[handle] = _Call(questions=questions, server=server, server_life=servers.lives[server])

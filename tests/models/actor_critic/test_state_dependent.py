@@ -158,7 +158,7 @@ def test_noise_is_held(kind: str, steps: int, hold: int) -> None:
     if kind == "fragments":
         collector = FragmentCollector(env, range(2), seed=0, num_steps=steps)
         columns = collector.open(facts, (0,))
-        drive(collector.fill(facts, columns, 0), policy)
+        drive(collector.fill(columns, 0), policy)
         actions = columns.actions[:, :, 0].T
     else:
         episodes = EpisodeCollector(env, seed=0)

@@ -90,7 +90,7 @@ def test_questions_of_the_evaluations_file_are_left_out_of_training(tmp_path: Pa
     held_out = questions(tmp_path / "b.jsonl", range(4, 9))
     worker = math_worker(True, ("", train, {"path": held_out}))
     assert (worker.facts("train").num_tasks, worker.facts("eval").num_tasks) == (4, 5)
-    assert worker.shared_questions() == 0
+    assert not worker.questions("train") & worker.questions("eval")
     assert worker.facts("train").notes == {"skipped_rows": 0, LEFT_OUT: 2}
     worker.close()
     unevaluated = math_worker(False, ("", train, {"path": "missing.jsonl"}))
@@ -100,7 +100,7 @@ def test_questions_of_the_evaluations_file_are_left_out_of_training(tmp_path: Pa
 def test_an_evaluation_of_the_training_rows_is_counted_and_leaves_them(tmp_path: Path) -> None:
     kwargs: dict[str, object] = {"path": questions(tmp_path / "a.jsonl", range(3))}
     worker = math_worker(True, ("", kwargs, {**kwargs, "answer_format": "tag"}))
-    assert (worker.facts("train").num_tasks, worker.shared_questions()) == (3, 3)
+    assert worker.facts("train").num_tasks == len(worker.questions("train") & worker.questions("eval")) == 3
 
 
 def test_members_of_a_mixture_do_not_train_on_the_questions_of_another(tmp_path: Path) -> None:

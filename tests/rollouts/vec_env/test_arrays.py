@@ -96,7 +96,7 @@ def fragment(env_id: str, num_envs: int = 3, steps: int = 9, **kwargs: Any) -> R
     policy = ActorCritic(env.observation_space, env.action_space, ActorCriticOptions(hidden_sizes=(4,)))
     collector, facts = FragmentCollector(env, range(num_envs), seed=0, num_steps=steps), PolicyFacts.of(policy)
     columns = collector.open(facts, (0,))
-    drive(collector.fill(facts, columns, 0), policy)
+    drive(collector.fill(columns, 0), policy)
     return drive(collector.close(facts, columns, 0), policy)
 
 

@@ -120,7 +120,7 @@ def fragment(name: str) -> RolloutPart:
     policy = ActorCritic(env.observation_space, env.action_space, ActorCriticOptions(hidden_sizes=(4,)))
     collector, facts = FragmentCollector(env, range(2), seed=0, num_steps=8), PolicyFacts.of(policy)
     columns = collector.open(facts, (0,))
-    drive(collector.fill(facts, columns, 0), policy)
+    drive(collector.fill(columns, 0), policy)
     return drive(collector.close(facts, columns, 0), policy)
 
 

@@ -19,7 +19,7 @@ def asks(worker: int, stage: int, method: str = "decide") -> PendingRequest:
 
 
 def names(batches: list[list[PendingRequest]]) -> list[list[tuple[int, int]]]:
-    return [[(question.worker, question.stage) for question in batch] for batch in batches]
+    return [[(question.worker, question.summary.stage) for question in batch] for batch in batches]
 
 
 def test_a_stage_is_asked_once_all_workers_that_play_it_have_asked() -> None:

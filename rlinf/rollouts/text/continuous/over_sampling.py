@@ -76,7 +76,7 @@ class OverSamplingRollout(TextRollout):
         for number, group in enumerate(groups):
             for row in group.rows:
                 row.group = number
-        clock.add("time/env_reset_s", began)
+        clock.add("time/env_reset_s", time.perf_counter() - began)
         size = self.group_size
         batch = OpenBatch(
             step,

@@ -71,24 +71,15 @@ class StalenessBound:
             chosen = [(open[0], group) for group in range(len(open[0].rows) // self.group_size)]
             return chosen if self._all_complete(chosen) else None
         waiting = [(batch, group) for batch in open for group in batch.groups(self.group_size)]
-        must = self._overdue(step, waiting)
+        # How many of the oldest groups must be taken now, so that none of the others becomes too old.
+        must = 0
+        for number, (batch, _) in enumerate(waiting, start=1):
+            must = max(must, number - (batch.step + self.staleness - step) * self.prompts)
         if not self._all_complete(waiting[:must]):
             return None
         ready = [one for one in waiting[must:] if self._all_complete([one])]
         chosen = waiting[:must] + ready[: self.prompts - must]
         return chosen if len(chosen) == self.prompts else None
-
-    def _overdue(self, step: int, waiting: Groups) -> int:
-        """How many of the oldest groups must be taken now, so that none of the others becomes too old.
-
-        Until iteration u, u - step batches follow this one: of the groups that are due by then, what doesn't fit into
-        those must go now.
-        """
-        must = 0
-        for number, (batch, _) in enumerate(waiting, start=1):
-            due = batch.step + self.staleness
-            must = max(must, number - (due - step) * self.prompts)
-        return must
 
     def _all_complete(self, groups: Groups) -> bool:
         return all(batch.complete(group, self.group_size) for batch, group in groups)
@@ -181,12 +172,12 @@ class ContinuousRollout(TextRollout):
         self.admit(step)
         if round:
             self._begin(step, self.prompts, round=round)
-        clock.add("time/env_reset_s", began)
+        clock.add("time/env_reset_s", time.perf_counter() - began)
         groups = self._await_batch(step, round, clock)
         rows, dropped = self._hand_out(groups)
         if self._grades_ahead:
             busy, self._busy_s = self.envs.busy_s - self._busy_s, self.envs.busy_s
-            clock.count("time/verification_hidden_s", max(0.0, busy - clock.spent[_VERIFICATION]))
+            clock.add("time/verification_hidden_s", max(0.0, busy - clock.spent[_VERIFICATION]))
         elif self.max_turns == 1:
             self.envs.reset("train", [row.task_id for row in rows])
             self.hold(OpenBatch(step, rows), lambda place: (), None, self.params, clock)
@@ -235,12 +226,6 @@ class ContinuousRollout(TextRollout):
         self.position += count
         return _Drawn(self.open_rows("train", tasks, self.group_size), dropped, *state)
 
-    def _draw_ahead(self) -> None:
-        """Draw the tasks that the next weights begin: environments may be busy with grading when those are there."""
-        more = self.admission.begun(self.handed_out) - self.begun
-        if self._grades_ahead and self._ahead is None and more > 0:
-            self._ahead = self._draw(more if self.admission.reorders else self.prompts)
-
     def _run(self, batch: OpenBatch) -> None:
         """Start the conversations of a batch; those of one turn are graded when they are handed out."""
         key, channel = self._key(batch.step, batch.round), batch.channel
@@ -256,9 +241,9 @@ class ContinuousRollout(TextRollout):
         self._resume()
         if self._replayed is not None:
             self._replayed.require(step, round, self.prompts * self.group_size)
-        clock.count(GENERATION, 0.0)
+        clock.add(GENERATION, 0.0)
         if self._grades_ahead:
-            clock.count(_VERIFICATION, 0.0)
+            clock.add(_VERIFICATION, 0.0)
         while True:
             # Repeated, everything is made as far as it was then, before these weights are replaced.
             unfinished = self._replayed is not None and self._engine.busy
@@ -270,7 +255,7 @@ class ContinuousRollout(TextRollout):
             began = time.perf_counter()
             stage = GENERATION if self._graded is None else _VERIFICATION
             self._engine.advance()
-            clock.add(stage, began)
+            clock.add(stage, time.perf_counter() - began)
 
     def _graded_batch(self, step: int, round: int) -> Groups | None:
         """Choose the groups of the next batch as soon as they are complete; None until they are graded too."""
@@ -332,7 +317,10 @@ class ContinuousRollout(TextRollout):
                 self.admit(version)
                 self._engine.request()
             else:
-                self._draw_ahead()
+                # Environments may be busy with grading when the next weights are there.
+                more = self.admission.begun(self.handed_out) - self.begun
+                if self._grades_ahead and self._ahead is None and more > 0:
+                    self._ahead = self._draw(more if self.admission.reorders else self.prompts)
         while not until.is_set():
             if self._grades_ahead:
                 self._graded_batch(self.handed_out, 0)

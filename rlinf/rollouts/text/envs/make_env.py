@@ -60,11 +60,15 @@ def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conv
     """
     made = _class_of(env_id)
     spec = gymnasium.registry.get(env_id.rpartition(":")[2])
-    _require_arguments(env_id, made or _constructor(spec), {} if spec is None else spec.kwargs, kwargs)
+    # What gymnasium makes a registered environment with.
+    entry = None if spec is None else spec.vector_entry_point or spec.entry_point
+    make_registered = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    _require_arguments(env_id, made or make_registered, {} if spec is None else spec.kwargs, kwargs)
     try:
         if made is not None:
             make: Callable[[], gymnasium.Env] = functools.partial(made, **kwargs)
-            env: Any = made(num_envs=num_envs, **kwargs) if _is_vector(made) else make()
+            is_vector = inspect.isclass(made) and issubclass(made, gymnasium.vector.VectorEnv)
+            env: Any = made(num_envs=num_envs, **kwargs) if is_vector else make()
         elif spec is not None and spec.vector_entry_point is None:
             make = functools.partial(gymnasium.make, env_id, disable_env_checker=True, **kwargs)
             env = make()
@@ -117,10 +121,6 @@ def _class_of(env_id: str) -> Callable[..., Any] | None:
     return result
 
 
-def _is_vector(made: Callable[..., Any]) -> bool:
-    return inspect.isclass(made) and issubclass(made, gymnasium.vector.VectorEnv)
-
-
 def _require_turns(env_id: str, turns: int, max_turns: int) -> None:
     if turns > 1 and max_turns == 1:
         raise TextEnvError(
@@ -138,12 +138,6 @@ def _has_text(space: gymnasium.Space[Any], *, within: bool) -> bool:
     elif within and isinstance(space, gymnasium.spaces.Sequence):
         parts = [space.feature_space]
     return isinstance(space, gymnasium.spaces.Text) or any(_has_text(part, within=True) for part in parts)
-
-
-def _constructor(spec: Any) -> Callable[..., Any] | None:
-    """Return the callable by which gymnasium makes a registered environment."""
-    entry = None if spec is None else spec.vector_entry_point or spec.entry_point
-    return gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
 
 
 def _require_arguments(

@@ -7,9 +7,9 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rlinf.base.reward_value import reward_value
 from rlinf.rollouts.env_errors import account_of
@@ -19,13 +19,9 @@ _MOST = 64
 """Threads at a time; a tool waits far more than it computes."""
 
 
-class _StepRow(Protocol):
-    """`step_row` of an environment: the step of one conversation. May be called for several conversations at once."""
-
-    def __call__(
-        self, row: int, response: str, *, cut: bool = False
-    ) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
-        """(observation, reward, terminated, truncated, the row's infos)"""
+StepRow = Callable[..., tuple[str, float, bool, bool, Mapping[str, Any]]]
+"""`step_row(row, response, cut=False)` of an environment: the step of one conversation, as (observation, reward,
+terminated, truncated, the row's infos). May be called for several conversations at once."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +33,9 @@ class _Call:
 
 
 class RowThreads:
-    """Passes responses to :class:`_StepRow` and collects its results. A call that hangs is left behind."""
+    """Passes responses to :data:`StepRow` and collects its results. A call that hangs is left behind."""
 
-    def __init__(self, step_row: _StepRow, *, timeout_s: float, first: int = 0) -> None:
+    def __init__(self, step_row: StepRow, *, timeout_s: float, first: int = 0) -> None:
         """``timeout_s``: a longer call loses its conversation; 0 sets no limit. ``first``: the number of row 0."""
         self._step_row, self._timeout_s, self._first = step_row, timeout_s, first
         self._waiting: deque[Response] = deque()

@@ -92,7 +92,9 @@ class TaskDraws:
             position = start + len(results) + passed
             own = order.tasks(position, needed - len(results), round=round)
             candidates = [task * count + member for task in own]
-            awake = self._open([task for task in candidates if not self._rests(task, keep=keep)], share)
+            # A draw that is not kept leaves the rest of a task as long as it is.
+            rests = None if self.pool is None else self.pool.visit if keep else self.pool.rests
+            awake = self._open([task for task in candidates if rests is None or not rests(task)], share)
             good = fits(awake) if awake else ()
             taken = [task for task, fitting in zip(awake, good, strict=True) if fitting]
             long += len(awake) - len(taken)
@@ -115,11 +117,6 @@ class TaskDraws:
         if self.curriculum is None:
             return tasks
         return [task for task, is_open in zip(tasks, self.curriculum.open(tasks, share), strict=True) if is_open]
-
-    def _rests(self, task_id: int, *, keep: bool) -> bool:
-        if self.pool is None:
-            return False
-        return self.pool.visit(task_id) if keep else self.pool.rests(task_id)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state that later draws depend on in addition to their numbers."""

@@ -115,7 +115,12 @@ class PromptRenderer:
 
     def opening(self, observation: str) -> str:
         """Return the text of a conversation's first prompt."""
-        observation = self._instructed(observation)
+        # The instructions that the first observation lacks follow it.
+        if self._tools and self._asks and not self._takes_tools:
+            observation = f"{observation}\n\n{described(self._tools)}"
+        known = f"{self.system_prompt or ''}\n{observation}"
+        if missing := [sentence for mark, sentence in self._instructions.items() if mark not in known]:
+            observation = f"{observation}\n{' '.join(missing)}"
         if not self.chat:
             return observation if self.system_prompt is None else f"{self.system_prompt}\n\n{observation}"
         system = [] if self.system_prompt is None else [_message("system", self.system_prompt)]
@@ -128,14 +133,6 @@ class PromptRenderer:
                 f"({replaced(lost['content'], '')[:60]!r}). Set {fix}, or take a model with another template."
             )
         return text
-
-    def _instructed(self, observation: str) -> str:
-        """Return the first observation, followed by the instructions that it lacks."""
-        if self._tools and self._asks and not self._takes_tools:
-            observation = f"{observation}\n\n{described(self._tools)}"
-        known = f"{self.system_prompt or ''}\n{observation}"
-        missing = [sentence for mark, sentence in self._instructions.items() if mark not in known]
-        return f"{observation}\n{' '.join(missing)}" if missing else observation
 
     def continuation(
         self, observation: str, role: str = "user", *, after: int | None = None, said: str = ""
@@ -162,8 +159,9 @@ class PromptRenderer:
             known = self.known_roles(messages)
             role = "tool" if known[0]["role"] == "tool" else "user"
             tokens = self._behind_call(self.encode(self._following(known)), role)
-            if after in self._end_marks(role):
-                return tokens[self._closing(role) :]
+            closing, end_marks = self._turn_end_for(role)
+            if after in end_marks:
+                return tokens[closing:]
         return tokens[1:] if tokens and tokens[0] == after else tokens
 
     def conversation(
@@ -363,23 +361,26 @@ class PromptRenderer:
         return rest
 
     @functools.cache  # noqa: B019  (as long as the renderer lives)
-    def _closing(self, role: str) -> int:
-        """How many of a continuation's tokens close the policy's turn, up to and with the end mark.
+    def _turn_end_for(self, role: str) -> tuple[int, frozenset[int]]:
+        """(how many of a continuation's tokens close the policy's turn, tokens that end it, sampled or written).
 
-        What follows an answer that is the conversation's last message tells closing from what opens the next turn. The
-        mark itself may differ: gpt-oss writes <|return|> there and <|end|> in the middle of a conversation.
+        The first ones count up to and with the end mark. What follows an answer that is the conversation's last message
+        tells closing from what opens the next turn. The mark itself may differ: gpt-oss writes <|return|> there and
+        <|end|> in the middle of a conversation.
         """
         whole = self._behind_call(self.encode(self._second_turn(role)), role)
         marks = [index for index, token in enumerate(whole) if token in self.marks]
-        if not marks:
-            return 0
-        if role == "tool" and self._tool_turn == "called":
-            return marks[0] + 1
-        if self._last_mark is None:
-            return 0
-        opened = self.encode(self._second_turn(role).partition(_OBSERVATION)[0])
-        own_and_header = marks[0] == 0 and sum(token in self.marks for token in opened) > 1
-        return marks[0] + 1 if opened[marks[0]] == self._last_mark or own_and_header else 0
+        closing = 0
+        if marks and role == "tool" and self._tool_turn == "called":
+            closing = marks[0] + 1
+        elif marks and self._last_mark is not None:
+            opened = self.encode(self._second_turn(role).partition(_OBSERVATION)[0])
+            own_and_header = marks[0] == 0 and sum(token in self.marks for token in opened) > 1
+            if opened[marks[0]] == self._last_mark or own_and_header:
+                closing = marks[0] + 1
+        written = {self._last_mark, *whole[max(0, closing - 1) : closing]}
+        ends = self._end_token_ids | {self.tokenizer.eos_token_id} | {mark for mark in written if mark is not None}
+        return closing, ends
 
     @property
     def turn_end(self) -> int:
@@ -405,7 +406,7 @@ class PromptRenderer:
             if last is None:
                 result |= set(self._marks_in(self._after_answer(said_turns(_ANSWER, [_QUESTION]), prompt=True))[:1])
         with contextlib.suppress(ChatTemplateError):
-            written = self.encode(self._after_answer([_QUESTION, call_message(_ANSWER)], prompt=False))
+            written = self._after_call
             result |= set(written[self.end_of_call(written) - 1 : self.end_of_call(written)])
         return frozenset(result)
 
@@ -433,14 +434,6 @@ class PromptRenderer:
         """The mark behind an answer that is the conversation's last message."""
         rest = self._after_answer([_QUESTION, _message("assistant", _ANSWER)], prompt=False)
         return next(iter(self._marks_in(rest)), None)
-
-    @functools.cache  # noqa: B019  (as long as the renderer lives)
-    def _end_marks(self, role: str) -> frozenset[int]:
-        """Tokens that end the policy's turn, sampled or written by the template."""
-        between = self._behind_call(self.encode(self._second_turn(role)), role)
-        closing = self._closing(role)
-        written = {self._last_mark, *between[max(0, closing - 1) : closing]}
-        return self._end_token_ids | {self.tokenizer.eos_token_id} | {mark for mark in written if mark is not None}
 
     @functools.cached_property
     def vocabulary(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlinf.rollouts.text.tokens.tool_forms import HERMES, Calls, ToolForm, form_of
+from rlinf.rollouts.text.tokens.tool_forms import FORMS, HERMES, Calls, ToolForm
 
 
 def has_response_template(tokenizer: Any) -> bool:
@@ -29,7 +29,8 @@ def form_for(written: str, tokenizer: Any, *, tools: Sequence[Mapping[str, Any]]
         tools: whose schemas give arguments their types, where a family writes all of them as text.
         opened: the end of the prompt, if it opens the policy's thoughts.
     """
-    family = form_of(written)
+    # The most common family if the template writes in the form of none.
+    family = next((form for form in FORMS if form.mark in written), HERMES)
     if not has_response_template(tokenizer) or HERMES.mark in written:
         return family
     return ToolForm("of the response template", "", _TemplateCalls(tokenizer, family, tuple(tools), opened))

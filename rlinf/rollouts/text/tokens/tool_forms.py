@@ -54,17 +54,10 @@ def _read(text: str) -> Any:
         return text.strip()
 
 
-def _xml(text: str) -> Calls:
-    return [
-        (name, {key: _read(value) for key, value in _XML_ARGUMENT.findall(body)})
-        for name, body in _XML_CALL.findall(text)
-    ]
-
-
-def _glm(text: str) -> Calls:
-    return [
-        (name, {key.strip(): _read(value) for key, value in _GLM_ARGUMENT.findall(body)})
-        for name, body in _GLM_CALL.findall(text)
+def _keyed(call: re.Pattern[str], argument: re.Pattern[str]) -> Callable[[str], Calls]:
+    return lambda text: [
+        (name, {key.strip(): _read(value) for key, value in argument.findall(body)})
+        for name, body in call.findall(text)
     ]
 
 
@@ -139,8 +132,8 @@ _QUESTION: Mapping[str, Any] = {"role": "user", "content": "question"}
 HERMES = ToolForm("hermes", '<tool_call>\n{"name"', lambda text: [])
 FORMS: Sequence[ToolForm] = (
     HERMES,
-    ToolForm("xml", "<function=", _xml),
-    ToolForm("glm", "<arg_key>", _glm),
+    ToolForm("xml", "<function=", _keyed(_XML_CALL, _XML_ARGUMENT)),
+    ToolForm("glm", "<arg_key>", _keyed(_GLM_CALL, _GLM_ARGUMENT)),
     ToolForm("mistral", "[TOOL_CALLS]", _mistral),
     ToolForm("harmony", "to=functions.", _named(_HARMONY)),
     ToolForm("deepseek", "<｜tool▁sep｜>", _named(_DEEPSEEK)),
@@ -150,11 +143,6 @@ FORMS: Sequence[ToolForm] = (
     ToolForm("llama", '{"name": "', _llama),
 )
 """In the order in which they are looked for: the last mark is part of others."""
-
-
-def form_of(written: str) -> ToolForm:
-    """Find the family of a template that writes ``written`` for a call; the most common one if it is none of these."""
-    return next((form for form in FORMS if form.mark in written), HERMES)
 
 
 def first_call(said: str) -> str:
