@@ -151,6 +151,9 @@ class FlowHead(nn.Module):
     noise_kind = "normal"
     action_dtype: type[np.generic] = np.float32
     chain: FlowChain
+    noise_size: int
+    per_action: int
+    action_shape: tuple[int, ...]
 
     def speed(self, context: Any, points: Tensor, times: Tensor) -> Tensor:
         """Compute the velocity [N, n] at points [N, n] and times [N]."""

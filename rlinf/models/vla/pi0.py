@@ -116,7 +116,7 @@ class Pi0Policy(VisionLanguageAction):
         assert options.pi0 is not None
         from transformers import PI0Config
 
-        config = PI0Config(**{name: value for name, value in options.pi0.items() if name != "model_type"})
+        config: Any = PI0Config(**{name: value for name, value in options.pi0.items() if name != "model_type"})
         text = config.vlm_config.text_config
         if len(tokenizer) > min(text.vocab_size, config.vlm_config.image_token_id):
             raise PolicyError(

@@ -158,7 +158,9 @@ def nonnegative(rows: Sequence[Sequence[float]], values: Sequence[float]) -> lis
 
 
 def _size(config: Config) -> ShortRun:
-    return ShortRun(int(config.policy.architecture["num_hidden_layers"]), config.rollout.max_new_tokens)
+    layers = config.policy.architecture["num_hidden_layers"]
+    assert isinstance(layers, int)
+    return ShortRun(layers, config.rollout.max_new_tokens)
 
 
 def _epochs(config: Config) -> int:
