@@ -198,13 +198,12 @@ class WorkerGroup(ABC):
         """
 
     @abstractmethod
-    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        """Start a generator method; each item may take as long as a call."""
+    def stream(self, rank: int, method: str, /, *args: Any, pairs: bool = False, **options: Any) -> Stream:
+        """Start a generator method; each item may take as long as a call.
 
-    @abstractmethod
-    def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        """Like :meth:`stream` for a method that yields pairs: of the second half an item has a handle, as
-        :meth:`submit_remote` gives it."""
+        ``pairs``: the method yields pairs, and of the second half an item has a handle, as :meth:`submit_remote` gives
+        it.
+        """
 
     @abstractmethod
     def nodes(self) -> list[str]:
@@ -218,18 +217,14 @@ class WorkerGroup(ABC):
         """
 
     @abstractmethod
-    def restart(self, rank: int, *, counted: bool = True) -> None:
-        """End one worker and build it again, at most ``max_restarts`` times a rank in ``restart_window_s`` seconds.
+    def restart(self, ranks: Sequence[int], *, counted: bool = True) -> None:
+        """End workers and build them again, at most ``max_restarts`` times a rank in ``restart_window_s`` seconds.
 
-        Restarts that are not ``counted`` are for callers with a limit of their own.
+        They start at the same time if they have processes. Restarts that are not ``counted`` are for callers with a
+        limit of their own.
 
         :raises WorkerError: when that number is used up, or the group has a rendezvous (spawn such a group again).
         """
-
-    def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
-        """As :meth:`restart` for several workers, which start at the same time if they have processes."""
-        for rank in ranks:
-            self.restart(rank, counted=counted)
 
     @abstractmethod
     def close(self) -> None:

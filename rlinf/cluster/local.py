@@ -106,11 +106,12 @@ class _LocalGroup(WorkerGroup):
             raise ClusterError(f"{self.name} is closed")
         return worker
 
-    def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Handle:
-        return self._called(rank, method, args, options)
+    def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> LocalHandle:
+        worker = self._worker(rank)
+        return self._run(rank, method, lambda *given, **named: getattr(worker, method)(*given, **named), args, options)
 
     def submit_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
-        made = self._called(rank, method, args, options)
+        made = self.submit_one(rank, method, *args, **options)
         return made.part(0), made.part(1)
 
     def submit_pieces(
@@ -119,14 +120,6 @@ class _LocalGroup(WorkerGroup):
         self._worker(rank)
         made = self._run(rank, function.__name__, function, args, {})
         return LocalHandle(self.name, rank, made.method, None, made.error), [made.part(i) for i in range(count)]
-
-    def _called(self, rank: int, method: str, args: Sequence[Any], options: dict[str, Any]) -> LocalHandle:
-        worker = self._worker(rank)
-
-        def called(*given: Any, **named: Any) -> Any:
-            return getattr(worker, method)(*given, **named)
-
-        return self._run(rank, method, called, args, options)
 
     def _run(
         self, rank: int, method: str, function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]
@@ -143,12 +136,10 @@ class _LocalGroup(WorkerGroup):
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         return [handle.result() for handle in handles]
 
-    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        return _LocalStream(self, rank, method, iter(getattr(self._worker(rank), method)(*args, **options)))
-
-    def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        pairs = getattr(self._worker(rank), method)(*args, **options)
-        items = ((facts, LocalHandle(self.name, rank, method, rows, None)) for facts, rows in pairs)
+    def stream(self, rank: int, method: str, /, *args: Any, pairs: bool = False, **options: Any) -> Stream:
+        items = iter(getattr(self._worker(rank), method)(*args, **options))
+        if pairs:
+            items = ((one, LocalHandle(self.name, rank, method, other, None)) for one, other in items)
         return _LocalStream(self, rank, method, items)
 
     def record_spans(self, on: bool) -> list[Span]:
@@ -158,11 +149,12 @@ class _LocalGroup(WorkerGroup):
     def nodes(self) -> list[str]:
         return [info.node for info in self._infos]
 
-    def restart(self, rank: int, *, counted: bool = True) -> None:
-        self.check_rank(rank)
-        if counted and not self._budget.spend(rank):
-            raise self.no_restart_left(rank)
-        self._start(rank)
+    def restart(self, ranks: Sequence[int], *, counted: bool = True) -> None:
+        for rank in ranks:
+            self.check_rank(rank)
+            if counted and not self._budget.spend(rank):
+                raise self.no_restart_left(rank)
+            self._start(rank)
 
     def close(self) -> None:
         for worker in self._workers:

@@ -51,7 +51,7 @@ class ResilientPool:
         while lost:
             for rank, error in lost.items():
                 _log.warning("%s rank %d is restarted: %s", self.group.name, rank, error)
-            self.group.restart_together(list(lost), counted=counted)
+            self.group.restart(list(lost), counted=counted)
             self.restarts += len(lost)
             again: dict[int, Exception] = {}
             for rank in lost:

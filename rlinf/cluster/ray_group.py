@@ -197,11 +197,8 @@ class RayGroup(WorkerGroup):
         with self.fates_tied():
             return waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)])
 
-    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        return RayStream(self, rank, method, _with_shared(args, options), paired=False)
-
-    def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        return RayStream(self, rank, method, _with_shared(args, options), paired=True)
+    def stream(self, rank: int, method: str, /, *args: Any, pairs: bool = False, **options: Any) -> Stream:
+        return RayStream(self, rank, method, _with_shared(args, options), paired=pairs)
 
     def start_stream(self, rank: int, token: int, paired: bool, method: str, packed: Sequence[Any]) -> Any:
         """Ray's generator of items, until :meth:`stop_stream` is called with this token."""
@@ -225,10 +222,7 @@ class RayGroup(WorkerGroup):
                 self._end()
             raise
 
-    def restart(self, rank: int, *, counted: bool = True) -> None:
-        self.restart_together([rank], counted=counted)
-
-    def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
+    def restart(self, ranks: Sequence[int], *, counted: bool = True) -> None:
         hosts = {rank: self._host(rank) for rank in ranks}
         if self._rendezvous:
             raise ClusterError(f"{self.name}: ranks that met cannot be replaced one by one; spawn the group again")

@@ -122,14 +122,14 @@ def test_halves_of_a_pair_travel_apart(pair: WorkerGroup) -> None:
 
 
 def test_halves_of_streamed_pairs_travel_apart(pair: WorkerGroup) -> None:
-    stream = pair.stream_remote(0, "numbered_weights_and_raise", 3)
+    stream = pair.stream(0, "numbered_weights_and_raise", 3, pairs=True)
     for version in range(3):
         found, weights = next(stream)
         assert found == version
         assert pair.call_one(1, "total", weights) == sum(range(50_000))
     with pytest.raises(WorkerError, match="no such version"):
         next(stream)
-    assert [version for version, _ in pair.stream_remote(1, "numbered_weights_and_raise", 2, fail=False)] == [0, 1]
+    assert [version for version, _ in pair.stream(1, "numbered_weights_and_raise", 2, pairs=True, fail=False)] == [0, 1]
 
 
 def halves(update: WeightUpdate, fail: bool = False) -> list[WeightUpdate]:
@@ -190,10 +190,10 @@ def test_a_restart_builds_again_until_they_are_used_up(local_cluster: Cluster) -
     with local_cluster.spawn("restarted", Worker, n=1) as group:
         assert group.call("count") == [1]
         assert group.call("count") == [2]
-        group.restart(0)
+        group.restart([0])
         assert group.call("count") == [1]
         with pytest.raises(WorkerError, match="restarted rank 0 of 1 has used up its restarts"):
-            group.restart(0)
+            group.restart([0])
     with pytest.raises(ClusterError, match="restarted is closed"):
         group.call("count")
     group.close()

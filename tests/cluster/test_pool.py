@@ -35,7 +35,7 @@ class Group:
     def call_one(self, rank: int, method: str, value: int) -> Any:
         return self.submit_one(rank, method, value).result()
 
-    def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
+    def restart(self, ranks: Sequence[int], *, counted: bool = True) -> None:
         for rank in ranks:
             self.uncounted += not counted
             if counted and not self.budget:

@@ -36,7 +36,7 @@ def test_a_killed_worker_is_named_with_its_last_words_and_can_be_restarted(ray_c
         pid = group.call_one(1, "pid")
         version, weights = group.submit_remote(1, "numbered_weights", version=3)
         assert version.result() == 3
-        _, streamed = next(group.stream_remote(1, "numbered_weights_and_raise", 1))
+        _, streamed = next(group.stream(1, "numbered_weights_and_raise", 1, pairs=True))
         started = time.monotonic()
         with pytest.raises(WorkerDied) as caught:
             group.call_one(1, "die")
@@ -48,10 +48,10 @@ def test_a_killed_worker_is_named_with_its_last_words_and_can_be_restarted(ray_c
         assert group.call_one(0, "add", 1) == 1
         for made in (weights, streamed):  # what a dead worker had made is there
             assert group.call_one(0, "total", made) == sum(range(50_000))
-        group.restart(1)
+        group.restart([1])
         assert group.call("add", 1) == [1, 1]
         with pytest.raises(WorkerError, match="sampler rank 1 of 2 has used up its restarts"):
-            group.restart(1)
+            group.restart([1])
 
 
 def rows(update: WeightUpdate) -> list[torch.Tensor]:
@@ -89,7 +89,7 @@ def test_a_process_that_stands_still_is_noticed_and_replaced(ray_cluster: Cluste
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(WorkerTimeout, match=rf"^env rank 0 of 1 \(pid {pid} on .*\) has stood still for 2 s"):
             group.call("add", 1)
-        group.restart(0)
+        group.restart([0])
         assert group.call("add", 1) == [1]
         assert not is_alive(pid)
 
@@ -124,7 +124,7 @@ def test_ranks_meet_and_fall_together(ray_cluster: Cluster) -> None:
     group = ray_cluster.spawn("learner", Collective, n=2, rendezvous=True)
     assert group.call("all_reduce") == [3.0, 3.0]
     with pytest.raises(ClusterError, match="cannot be replaced one by one"):
-        group.restart(0)
+        group.restart([0])
     pids = group.call("pid")
     with pytest.raises(WorkerError, match=r"^learner rank 1 of 2 failed in all_reduce_but_raise_on:\nCollective\."):
         group.call("all_reduce_but_raise_on", 1)

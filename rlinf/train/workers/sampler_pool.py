@@ -184,7 +184,7 @@ class RoundSession:
         group, part = self._pool.group, self._parts[rank]
         requests, names = part.rest()
         if self.remote:
-            return group.stream_remote(rank, "stream_remote", requests), names
+            return group.stream(rank, "stream_remote", requests, pairs=True), names
         if part.enough is not None:
             return group.stream(rank, "stream_enough", requests, part.enough), names
         return group.stream(rank, "stream_portions", requests), names

@@ -133,14 +133,14 @@ def test_rows_of_an_actor_that_was_killed_are_still_given_to_others() -> None:
     wanted = [np.array([0, 4]), np.array([5]), np.array([3, 1, 2])]
     with connect(ClusterConfig()) as cluster, cluster.spawn("maker", Maker, n=2) as group:
         source = RemoteRowStore(group, 0)
-        for count, runs in group.stream_remote(0, "make", 2):
+        for count, runs in group.stream(0, "make", 2, pairs=True):
             source.add(runs, count)
         assert group.call_one(1, "firsts", *source.pieces(wanted)()) == [[0, 11], [12], [10, 1, 2]]
         with pytest.raises(WorkerDied):
             group.call_one(0, "die")
         assert group.call_one(1, "firsts", *source.pieces(wanted)()) == [[0, 11], [12], [10, 1, 2]]
         assert source.fetch(np.array([4])).columns[TOKENS][0] == 11
-        group.restart(0)
+        group.restart([0])
         assert group.call_one(1, "firsts", *source.pieces(wanted)()) == [[0, 11], [12], [10, 1, 2]]
 
 

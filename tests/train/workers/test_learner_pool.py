@@ -63,7 +63,7 @@ class Group:
         items = getattr(self.workers[rank], method)(*args)
         return Items(rank, method, items, self.dies.pop((rank, method), None))
 
-    def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
+    def restart(self, ranks: Sequence[int], *, counted: bool = True) -> None:
         for rank in ranks:
             self.workers[rank] = self.make()
         self.restarted += ranks
@@ -235,7 +235,7 @@ class Doomed:
     def result(self) -> Any:
         raise WorkerDied("env rank 0 of 1 died", group="env", rank=0, method="collect")
 
-    def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
+    def restart(self, ranks: Sequence[int], *, counted: bool = True) -> None:
         if not self.restarts:
             raise WorkerError("env rank 0 of 1 has used up its restarts", group="env", rank=0, method="restart")
 

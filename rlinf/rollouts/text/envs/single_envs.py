@@ -9,11 +9,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
 from rlinf.base.errors import UserError
 from rlinf.base.reward_value import reward_value
@@ -37,8 +36,6 @@ class TextEnvFaultError(UserError):
 
 class SingleTextEnvs:
     """Fits what a text environment has (docs/environments.md), over independent copies of one ``gymnasium.Env``."""
-
-    steps_in_part: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -82,7 +79,6 @@ class SingleTextEnvs:
         self._task_ids = np.zeros(num_envs, dtype=np.int64)
         self._turns = np.zeros(num_envs, dtype=np.int64)
         self._returns = np.zeros(num_envs)
-        self._terminated, self._truncated = np.ones(num_envs, dtype=np.bool_), np.zeros(num_envs, dtype=np.bool_)
 
     def reset(self, *, options: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Start the conversations of ``options["task_ids"]`` [num_envs]."""
@@ -97,7 +93,6 @@ class SingleTextEnvs:
                     "from self.np_random, which super().reset(seed=seed) seeds"
                 )
         self._turns[:], self._returns[:] = 0, 0.0
-        self._terminated[:], self._truncated[:] = False, False
         infos = {
             "task_id": self._task_ids.copy(),
             "domain": [str(info.get("domain", self.domain)) for _, info in started],
@@ -105,45 +100,33 @@ class SingleTextEnvs:
         }
         return tuple(observation for observation, _ in started), infos
 
-    def step(
-        self, actions: Sequence[str | None]
-    ) -> tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """Take one response per conversation; None leaves the conversation as it is."""
-        observations = [""] * self.num_envs
-        rewards = np.zeros(self.num_envs, dtype=np.float32)
-        quarantined = np.zeros(self.num_envs, dtype=np.bool_)
-        infos: list[Mapping[str, Any]] = [{}] * self.num_envs
-        for row, action in enumerate(actions):
-            if action is not None and not self._terminated[row] and not self._truncated[row]:
-                observations[row], rewards[row], quarantined[row], infos[row] = self._stepped(row, action)
-        reported = [self._facts(row, info) for row, info in enumerate(infos)]
-        terms = sorted({name for facts in reported for name in facts if name.startswith(_OF_TERMS)})
-        columns: dict[str, Any] = {
-            name: [facts[name] for facts in reported] for name in reported[0] if not name.startswith(_OF_TERMS)
-        }
-        columns.update({name: [facts.get(name, 0.0) for facts in reported] for name in terms})
-        columns["quarantined"] = quarantined
-        return tuple(observations), rewards, self._terminated.copy(), self._truncated.copy(), columns
-
     def step_row(
         self, row: int, response: str, *, cut: bool = False
     ) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
-        """Make the step of one conversation, for a thread of its own: they share nothing. ``cut`` has no effect
-        here."""
-        observation, reward, quarantined, info = self._stepped(row, response)
-        facts = {**self._facts(row, info), "quarantined": quarantined}
-        return observation, reward, bool(self._terminated[row]), bool(self._truncated[row]), facts
+        """Make the step of one conversation, for a thread of its own: they share nothing. ``cut`` has no effect here.
 
-    def _stepped(self, row: int, action: str) -> tuple[str, float, bool, Mapping[str, Any]]:
-        """(observation, reward, whether that was not finite, info)"""
-        observation, reward, terminated, truncated, info = self._answer(self._envs[row], action)
+        Its facts are the verdict, the role, and the reward terms that the environment names.
+        """
+        observation, reward, terminated, truncated, info = self._answer(self._envs[row], response)
         quarantined = not math.isfinite(reward)
         reward = 0.0 if quarantined else reward
         self._returns[row] += reward
         self._turns[row] += 1
-        self._terminated[row] = terminated
-        self._truncated[row] = not terminated and (truncated or self._turns[row] >= self.max_turns)
-        return observation, reward, quarantined, info
+        truncated = not terminated and (truncated or bool(self._turns[row] >= self.max_turns))
+        ended = terminated or truncated
+        solved = ended and bool(info.get(self._success_key, self._returns[row] > 0))
+        facts = {
+            "verdict": "" if not ended else "correct" if solved else "wrong",
+            "correct": solved,
+            "masked": bool(info.get("masked", False)),
+            "role": str(info.get("role", "user")),
+            "extracted": info.get("extracted"),
+            "task_id": int(self._task_ids[row]),
+            "turn": int(self._turns[row]),
+            **{name: float(value) for name, value in info.items() if name.startswith(_OF_TERMS)},
+            "quarantined": quarantined,
+        }
+        return observation, reward, terminated, truncated, facts
 
     def demonstrations(self, task_ids: Sequence[int]) -> list[Demonstration]:
         """Conversations of the environment's own expert, ``demonstrate(observation) -> response``.
@@ -214,18 +197,3 @@ class SingleTextEnvs:
 
     def _fault(self, words: str) -> TextEnvFaultError:
         return TextEnvFaultError(f"env.id {self._name}: {words}")
-
-    def _facts(self, row: int, info: Mapping[str, Any]) -> dict[str, Any]:
-        """Report on a conversation: verdict, role, and the reward terms that the environment names."""
-        ended = bool(self._terminated[row] or self._truncated[row])
-        solved = ended and bool(info.get(self._success_key, self._returns[row] > 0))
-        return {
-            "verdict": "" if not ended else "correct" if solved else "wrong",
-            "correct": solved,
-            "masked": bool(info.get("masked", False)),
-            "role": str(info.get("role", "user")),
-            "extracted": info.get("extracted"),
-            "task_id": int(self._task_ids[row]),
-            "turn": int(self._turns[row]),
-            **{name: float(value) for name, value in info.items() if name.startswith(_OF_TERMS)},
-        }
