@@ -29,12 +29,11 @@ from rlinf.train.checkpoints import write_manifest
 from rlinf.train.plain_state import PickledStateError, load_plain, save_plain
 
 ROOT = Path(__file__).parents[2]
-# Messages between the run's own processes are pickles, as Ray's are; a file of LIBERO's and an export of an earlier
-# version are read by unpicklers that make arrays and spaces only.
+# Messages between the run's own processes are pickles, as Ray's are; files of VecNormalize and LIBERO are read by
+# unpicklers that make arrays only.
 UNPICKLES = {
     "rlinf/cluster/packing.py",
     "rlinf/data/vec_normalize.py",
-    "rlinf/models/actor_critic/export.py",
     "envs/rlinf_envs/sim/libero_files.py",
 }
 

@@ -256,9 +256,8 @@ class MegatronLearner(Offloadable):
             merged = reduce_metrics(partial, ranks=ranks)
         box = [merged]
         # The first rank of the last stage speaks for all.
-        place = self.place
-        ranks_of_stage = place.tensor_size * place.context_size * place.data_size
-        dist.broadcast_object_list(box, src=(place.stages - 1) * ranks_of_stage)
+        ranks_of_stage = self.place.tensor_size * self.place.context_size * self.place.data_size
+        dist.broadcast_object_list(box, src=(self.place.stages - 1) * ranks_of_stage)
         return box[0]
 
     def _step(self, loss: float) -> float:
