@@ -65,7 +65,7 @@ def try_filming(options: EnvConfig) -> FilmingTrial:
             shown, opengl = _shows_something(env), uses_opengl(env)
         finally:
             close_quietly(env)
-    except Exception as error:  # renderers raise what they like
+    except (Exception, SystemExit) as error:  # renderers raise what they like
         return FilmingTrial(
             f"{options.id} cannot be drawn here: {error} (`rlinf doctor` says which renderers there are)"
         )
