@@ -36,7 +36,7 @@ def find_function(path: str) -> Callable[..., Any]:
     try:
         with importing(path):
             module = importlib.import_module(module_name)
-    except Exception as error:  # whatever the user's module does when it is imported
+    except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
         reason = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         reason = missing_package(error) or reason
         if isinstance(error, ModuleNotFoundError) and error.name == module_name:

@@ -120,7 +120,7 @@ class RewardSum:
     def answers(self, name: str, responses: Sequence[str]) -> list[str | None] | None:
         """Return the answers that the term ``name`` compares, None each if there is none; None if it compares none."""
         function = self._functions[name].function if name in self._functions else None
-        return [function.found(response) for response in responses] if isinstance(function, Answering) else None
+        return [function.answer_in(response) for response in responses] if isinstance(function, Answering) else None
 
     def pays(self, kind: str) -> bool:
         """Whether a term of this kind counts."""

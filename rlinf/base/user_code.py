@@ -49,7 +49,7 @@ def imported(name: str) -> Any:
     try:
         with importing(name):
             return functools.reduce(getattr, path.split("."), importlib.import_module(module))
-    except Exception as error:  # the module may be a user's, and raise what it likes
+    except (Exception, SystemExit) as error:  # the module may be a user's, and raise what it likes
         raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}{nearest_name(error)}") from error
 
 

@@ -33,6 +33,7 @@ _REWARD = "step must return a plain number as reward: float(reward)."
 _STEP = "step must return five things: observation, reward, terminated, truncated, info."
 _NO_NUMBER = "Such episodes are dropped and counted as env/nan: the reward must be a finite number."
 _ARRAYS = "Return arrays of the space's dtype, with numpy.asarray."
+_SIGNATURE = "Write reset(self, *, seed=None, options=None), and call super().reset(seed=seed) first."
 _RESET = "reset must return two things: observation, info."
 # A part of gymnasium's message -> whether training would go wrong, and what it means there. The first that fits counts.
 _MEANINGS: tuple[tuple[str, bool, str], ...] = (
@@ -48,7 +49,15 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("old step API", True, _STEP),
     ("was not a tuple of the form `(obs, info)`", True, _RESET),
     ("values to unpack (expected 2", True, _RESET),
-    ("unexpected keyword argument 'seed'", True, _REPEATS),
+    ("unexpected keyword argument 'seed'", True, _SIGNATURE),
+    ("does not provide a `seed`", True, _SIGNATURE),
+    ("unexpected keyword argument 'options'", True, _SIGNATURE),
+    ("does not provide an `options`", True, _SIGNATURE),
+    (
+        "signal to be a boolean",
+        False,
+        "Harmless: numbers count as flags. Others want bool(terminated).",
+    ),
     ("and must be a number", True, _REWARD),
     ("the reward of step", True, _NO_NUMBER),
     ("The reward is a", True, _NO_NUMBER),
@@ -62,7 +71,6 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("not equivalent for the same seed", True, _REPEATS),
     ("random number generator", True, _REPEATS),
     ("super().reset(seed=seed)", True, _REPEATS),
-    ("`seed`", True, _REPEATS),
     ("share an object", False, "Rollouts copy what they keep, so training is right; other users of the env may not."),
     ("truncates after 1 step", True, "Every episode would be one step long: look at max_episode_steps."),
     (
@@ -82,7 +90,6 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("Casting input x to numpy array", False, _ARRAYS),
     ("was expecting a numpy array", False, _ARRAYS),
     ("infinity", False, "Harmless; env.normalize_observations: true brings observations of any size to one scale."),
-    ("`options`", False, "Harmless: starts are chosen by seeds here."),
 )
 _UNKNOWN = "Compare with gymnasium's documentation of Env.reset and Env.step."
 
@@ -129,8 +136,9 @@ def examine_env(config: Config) -> list[Caveat]:
         return [Caveat(True, str(error), "Correct env.python, env.id or env.kwargs.")]
     except UserError as error:
         return [Caveat(True, str(error), "Correct env.id, env.kwargs or env.wrappers.")]
-    except Exception as error:  # whatever a constructor raises is the finding
-        return [Caveat(True, f"it could not be made: {error}", "Correct env.id, env.kwargs or env.wrappers.")]
+    except (Exception, SystemExit) as error:  # whatever a constructor raises is the finding
+        words = f"it could not be made: {type(error).__name__}: {error}"
+        return [Caveat(True, words, "Correct env.id, env.kwargs or env.wrappers.")]
     if config.evaluation.video_every:
         trial = _try_filming(config)
         if trial.problem is not None:
@@ -188,7 +196,7 @@ def _unfit(config: Config, options: EnvConfig) -> list[Caveat]:
         loaded = config.policy.path is not None
         fix = "It is the policy of policy.path that must fit." if loaded else "The policy is built from the spaces."
         return [Caveat(True, str(error), fix)]
-    except Exception as error:  # whatever a class of the user's own raises is the finding
+    except (Exception, SystemExit) as error:  # whatever a class of the user's own raises is the finding
         own = "Correct policy.name, policy.encoder or policy.distribution, or the options of its class."
         return [Caveat(True, f"it could not be made: {account_of(error)}", own, "policy")]
     finally:

@@ -68,7 +68,7 @@ def examine_text(config: Config) -> _TextReport:
         facts = worker.facts("train")
         if config.evaluation.size:
             worker.facts("eval")
-    except Exception as error:  # whatever a constructor raises is the finding
+    except (Exception, SystemExit) as error:  # whatever a constructor raises is the finding
         report.refuse(error, "environment")
         facts = None
     report.findings += policy_findings(config)
@@ -82,7 +82,7 @@ def _examine_conversations(config: Config, report: _TextReport) -> None:
     """Read `sft.data` and `sft.eval_data` as training does."""
     try:
         findings, lines = conversation_findings(config)
-    except Exception as error:  # the template's own code may raise anything
+    except (Exception, SystemExit) as error:  # the template's own code may raise anything
         report.refuse(error, "sft.data")
         return
     report.findings += findings
@@ -115,7 +115,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         lengths = [len(one.prompt(prompt)) for one, prompt in zip(renderers, prompts, strict=True)]
         report.findings += _lengths(config, lengths)
         report.lines += _curriculum(config, worker, tasks)
-    except Exception as error:  # the environment's or the template's own code may raise anything
+    except (Exception, SystemExit) as error:  # the environment's or the template's own code may raise anything
         report.refuse(error, "prompts")
         return
     _start(config, worker, report)
@@ -212,7 +212,7 @@ def _start(config: Config, worker: TextEnvWorker, report: _TextReport) -> None:
     for split in (split for split, is_wanted in requested.items() if is_wanted):
         try:
             worker.reset(split, _spread(worker.facts(split))[:_SHOWN])
-        except Exception as error:  # the environment's own code may raise anything
+        except (Exception, SystemExit) as error:  # the environment's own code may raise anything
             if split == "train" and config.sft.steps and not requested["eval"]:  # a file for `rlinf sft`
                 fix = "`rlinf train` would stop after the warm start; `rlinf sft` does that alone."
                 report.findings.append(Caveat(False, str(error), fix, "environment"))

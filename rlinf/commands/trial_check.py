@@ -40,7 +40,7 @@ def trial_findings(config: Config) -> list[Caveat]:
     with tempfile.TemporaryDirectory(prefix="rlinf_check_") as folder, contextlib.redirect_stdout(io.StringIO()):
         try:
             run(_smallest(config, Path(folder) / "run"), report=False)
-        except Exception as error:  # a user's own code raises what it likes
+        except (Exception, SystemExit) as error:  # a user's own code raises what it likes
             return [_failed(error, names)]
     return []
 

@@ -100,7 +100,7 @@ def _called(key: str, name: str, part: Any, call: Callable[[], Any], contract: s
             part.eval()
         with torch.random.fork_rng(devices=[]):
             return call()
-    except Exception as error:  # a user's own code raises what it likes
+    except (Exception, SystemExit) as error:  # a user's own code raises what it likes
         raise OwnClassError(f"{key}: {name} raised {type(error).__name__}: {error}. Contract: {contract}") from error
     finally:
         if training:

@@ -23,10 +23,10 @@ _MAY_CHANGE = ("dir", "resources", "retries", "address", "budget", "confirm")
 
 @dataclass
 class TrialRecord:
-    """`trial.json`. ``status``: running, finished, failed, stopped (by the scheduler), out of time, interrupted.
+    """`trial.json`. ``status``: running, finished, failed, stopped (scheduler), out of time, interrupted (a signal).
 
-    A trial that was cut by a kill of the driver still has the status running. All but finished and stopped ones go on
-    the next time. Out of time is what `wall_time_s` ended.
+    Out of time is by `wall_time_s`. A trial that was cut by a kill of the driver still has the status running. All but
+    finished and stopped ones go on the next time.
     """
 
     number: int

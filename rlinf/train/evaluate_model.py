@@ -108,7 +108,7 @@ def _say_what_was_trained_on(trained: Config, config: Config) -> None:
     try:
         asked = now.questions("eval")
         shared = len(asked & before.questions("train"))
-    except Exception as error:  # a constructor of the user's environment may raise anything
+    except (Exception, SystemExit) as error:  # a constructor of the user's environment may raise anything
         print(f"The training data of the run could not be compared: {error}")
     else:
         if shared:

@@ -25,13 +25,13 @@ class Env(gymnasium.Env):
     action_space = spaces.Discrete(2)
     observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
-    def reset(self, *, seed=None, options=None):
+    def reset({arguments}):
         super().reset(seed=seed)
         return {observation}, {{}}
 
     def step(self, action):
         self.steps = getattr(self, "steps", 0) + 1
-        return {next_observation}, {reward}, False, False, {{}}
+        return {next_observation}, {reward}, {ends}, {{}}
 
 
 gymnasium.register("{name}-v0", entry_point=Env)
@@ -45,8 +45,9 @@ env: {id: "%s"}
 
 def written(name: str, **changed: str) -> str:
     """The module of an environment that is sound but for what is ``changed``."""
-    zeros = "np.zeros(2, np.float32)"
-    return ENV.format(name=name, **{"observation": zeros, "next_observation": zeros, "reward": "0.0", **changed})
+    sound = dict.fromkeys(("observation", "next_observation"), "np.zeros(2, np.float32)")
+    sound |= {"reward": "0.0", "ends": "False, False", "arguments": "self, *, seed=None, options=None"}
+    return ENV.format(name=name, **{**sound, **changed})
 
 
 def checked(folder: Path, env_id: str, *overrides: str) -> int:
@@ -105,6 +106,12 @@ def test_start_states_whose_numbers_are_not_read_are_reported(own: Path, capsys:
             "fails_reset",
             {"observation": "{}['speed']"},
             ["reset(seed=123) with random actions raised KeyError: 'speed'"],
+        ),
+        ("leaves", {"reward": "exit(3)"}, ["random actions raised SystemExit: 3"]),
+        (
+            "no_options",
+            {"arguments": "self, seed=None"},
+            ["does not provide an `options`", "Write reset(self, *, seed=None, options=None)"],
         ),
         ("gives_up", {"reward": "1.0 / (self.steps % 20 - 19)"}, ["raised ZeroDivisionError", "drop the episode"]),
     ],
@@ -358,6 +365,17 @@ def test_a_reward_in_an_array_is_remarked_and_read(own: Path, capsys: pytest.Cap
     assert checked(own, "array_reward:array_reward-v0") == 0
     assert "step must return a plain number as reward" in capsys.readouterr().out
     sys.modules.pop("array_reward")
+
+
+def test_flags_of_numpy_and_numbers_are_flags(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "odd_flags.py").write_text(written("odd_flags", ends="0, np.bool_(False)"))
+    assert checked(own, "odd_flags:odd_flags-v0") == 0
+    output = capsys.readouterr().out
+    assert "numbers count as flags" in output
+    assert "truncates after 1 step" not in output
+    (own / "one_step.py").write_text(written("one_step", ends="False, np.bool_(True)"))
+    assert checked(own, "one_step:one_step-v0") == WRONG_CONFIG
+    assert "truncates after 1 step" in capsys.readouterr().out
 
 
 def test_features_that_are_not_read_are_remarked(own: Path, capsys: pytest.CaptureFixture[str]) -> None:

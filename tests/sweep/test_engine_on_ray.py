@@ -123,6 +123,26 @@ def test_a_trial_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
     assert "continuing from step_" in command.logs()
 
 
+@pytest.mark.parametrize(("number", "again"), [(signal.SIGTERM, 1), (signal.SIGHUP, 1), (signal.SIGINT, 2)])
+def test_a_signal_ends_the_sweep_and_the_same_command_continues(tmp_path: Path, number: int, again: int) -> None:
+    command = Command(tmp_path, "budget: {steps: 60}\nset: {checkpoint.every: 5}\nseeds: [0, 1]")
+    process = command.start()
+    deadline = time.monotonic() + 300
+    while not list(command.out.glob("trials/*/run/checkpoints/step_*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    for _ in range(again):
+        process.send_signal(number)
+        time.sleep(0.5)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 128 + number, output
+    assert "The same command continues" in output or "the same command goes on" in output
+    assert "Traceback" not in output
+    assert subprocess.run(["pgrep", "-f", f"trial_process {command.out}"], check=False).returncode == 1
+    command.run()
+    assert command.statuses() == ["finished"] * 2
+
+
 @pytest.mark.parametrize("backend", ["torch", "fsdp", pytest.param("megatron", marks=pytest.mark.megatron)])
 def test_a_population_copies_the_better_and_trains_with_what_it_changed(tmp_path: Path, backend: str) -> None:
     text = f"""

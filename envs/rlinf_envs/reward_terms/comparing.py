@@ -30,7 +30,7 @@ class Answering:
     """A reward term that compares an answer, and reports which one it found."""
 
     term: RewardTerm
-    found: Callable[[str], str | None]
+    answer_in: Callable[[str], str | None]
     """The answer in a response; None if there is none."""
 
     def __call__(self, *, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:

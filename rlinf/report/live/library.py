@@ -118,10 +118,10 @@ class Library:
             return known[1]
 
     def _those(self, *kinds: Callable[[Path], bool]) -> list[dict[str, Path]]:
-        """Of each kind: name -> folder that it holds of, sorted. Bytes of a name that are no UTF-8 are escaped."""
+        """Return for each kind: name -> folder that it holds of, sorted. Bytes that are no UTF-8 are escaped."""
         folders = sorted(self._walk(self.root, _DEPTH))
-        found = {in_utf8(path.relative_to(self.root).as_posix()): path for path in folders}
-        return [{name: path for name, path in found.items() if is_one(path)} for is_one in kinds]
+        by_name = {in_utf8(path.relative_to(self.root).as_posix()): path for path in folders}
+        return [{name: path for name, path in by_name.items() if is_one(path)} for is_one in kinds]
 
     def _walk(self, folder: Path, depth: int) -> Iterator[Path]:
         if not os.access(folder, os.R_OK | os.X_OK):

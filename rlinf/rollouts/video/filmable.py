@@ -73,7 +73,7 @@ def try_filming(options: EnvConfig) -> FilmingTrial:
             opengl = hasattr(bare, "mujoco_renderer") or hasattr(getattr(bare, "model", None), "vis")
         finally:
             close_quietly(env)
-    except Exception as error:  # renderers raise what they like
+    except (Exception, SystemExit) as error:  # renderers raise what they like
         return FilmingTrial(
             f"{options.id} cannot be drawn here: {error} (`rlinf doctor` says which renderers there are)"
         )

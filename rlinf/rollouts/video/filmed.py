@@ -121,7 +121,7 @@ class FilmedVecEnv:
         if self.problem is None:
             try:
                 tile.frame = self._vec_env.render(env_index)
-            except Exception as error:  # whatever a renderer raises ends the film, not the evaluation
+            except (Exception, SystemExit) as error:  # whatever a renderer raises ends the film, not the evaluation
                 self.problem = _words(error)
 
     def _shoot(self) -> None:

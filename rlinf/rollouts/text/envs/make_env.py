@@ -112,7 +112,7 @@ def _class_of(env_id: str) -> Callable[..., Any] | None:
         return None
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # the module may be a user's, and raise what it likes
+    except (Exception, SystemExit) as error:  # the module may be a user's, and raise what it likes
         reason = f"{type(error).__name__}: {error}"
         raise TextEnvError(f"env.id: the module {module_name} of {env_id} can't be imported: {reason}") from error
     result = None if name in gymnasium.registry else getattr(module, name, None)

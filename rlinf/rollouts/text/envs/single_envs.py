@@ -192,7 +192,7 @@ class SingleTextEnvs:
             return call()
         except (DeadlineExceededError, UserError):
             raise
-        except Exception as error:  # the environment is a user's program, and raises what it likes
+        except (Exception, SystemExit) as error:  # the environment is a user's program, and raises what it likes
             raise self._fault(f"{method} raised {account_of(error)}") from error
 
     def _fault(self, words: str) -> TextEnvFaultError:
