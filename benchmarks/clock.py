@@ -90,7 +90,8 @@ def figures(group: str, cases: Mapping[str, tuple[RunCost, RunCost]]) -> list[Fi
         ):
             error = 100 * (values[0] / values[1] - 1)
             errors.append((metric, abs(error)))
-            found.append(Figure(name, f"{metric}, measured", float(f"{values[1]:.3g}"), unit, n=1))
+            remark = f"median of its steps: {made.median_s:.3g} s" if unit == "s" else ""
+            found.append(Figure(name, f"{metric}, measured", float(f"{values[1]:.3g}"), unit, n=1, remark=remark))
             found.append(Figure(name, f"{metric}, error", round(error, 1), "%", n=1))
     for metric in dict.fromkeys(name for name, _ in errors):
         worst = max(error for name, error in errors if name == metric)
@@ -127,7 +128,7 @@ def main() -> None:
                 print(name, *(line(cost) for cost in cases[name]), flush=True)
             found += figures(group, cases)
     if options.write:
-        save(options.write, found, intervals="one run of three steps each, and what takes its place if steps are short")
+        save(options.write, found, intervals="none: one run each, the least of three steps or more")
 
 
 def line(cost: RunCost) -> str:
