@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -51,6 +53,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith("tests/faults/"):
             item.add_marker(pytest.mark.faults)
+    if "PYTEST_XDIST_WORKER" in os.environ and "hypothesis" in sys.modules:
+        _draw_without_constants_of_the_source()
     units = {item: _unit(item.nodeid.partition("::")[0]) for item in items}
     items.sort(key=lambda item: _rank(units[item]))
 
@@ -59,6 +63,13 @@ def _rank(unit: str) -> int:
     if unit in _FIRST:
         return _FIRST.index(unit)
     return len(_FIRST) + (not unit.startswith(_LONG))
+
+
+def _draw_without_constants_of_the_source() -> None:
+    """Spare each process the reading of 900 modules; `make test-nightly`, in one process, draws from them too."""
+    from hypothesis.internal.conjecture import providers
+
+    mock.patch.object(providers, "_get_local_constants", return_value=providers._local_constants).start()
 
 
 @pytest.hookimpl(tryfirst=True)
