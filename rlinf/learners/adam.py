@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from rlinf.learners.rmsprop import RMSprop
+from rlinf.learners.without_compiler import WithoutCompiler
 
 _STATE = ("exp_avg", "exp_avg_sq", "step")
 _KERNELS = ("_fused_adam_", "_fused_adamw_", "_foreach_add_", "_foreach_mul_", "_foreach_norm")
 """Functions of torch that are not public: a torch without one of them gets the public optimizer and clipping."""
 
 
-class Adam(torch.optim.Adam):
+class Adam(WithoutCompiler, torch.optim.Adam):
     """torch's fused Adam (AdamW if ``decoupled_weight_decay``) and its state; `move()` is `step()` with less overhead.
 
     Hooks of :meth:`step` are not called by :meth:`move`.
@@ -37,9 +37,10 @@ class Adam(torch.optim.Adam):
     def move(self) -> None:
         """One step."""
         if self._sorted is None:
-            self.step()  # the first one makes the state
             self._sorted = self._sort()
-            return
+            if self._sorted is None:
+                self.step()
+                return
         for group, (means, squares, steps) in zip(self.param_groups, self._sorted, strict=True):
             torch._foreach_add_(steps, 1)
             kernel = torch._fused_adamw_ if group["decoupled_weight_decay"] else torch._fused_adam_
@@ -80,6 +81,8 @@ class Adam(torch.optim.Adam):
         groups = [group["params"] for group in self.param_groups]
         if not _alike([parameter.grad for group in groups for parameter in group]):
             return None
+        for group in self.param_groups:
+            self._init_group(group, [], [], [], [], [], [])
         return [tuple([self.state[parameter][name] for parameter in group] for name in _STATE) for group in groups]
 
 
@@ -106,7 +109,9 @@ def update_ratio(optimizer: Adam | RMSprop) -> float | None:
 
 def whole_norm(norm: Tensor) -> Tensor:
     """Return ``norm`` over the shards of all ranks."""
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+    # A DTensor has it. Importing that class takes 2 CPU-seconds, which learners without shards are spared.
+    whole = getattr(norm, "full_tensor", None)
+    return norm if whole is None else whole()
 
 
 def gradient_norm(gradients: list[Tensor]) -> Tensor:

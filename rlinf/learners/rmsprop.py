@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlinf.learners.without_compiler import WithoutCompiler
 
-class RMSprop(torch.optim.Optimizer):
+
+class RMSprop(WithoutCompiler):
     """Divides gradients by the root of a running mean of their squares, which no correction brings up at the start.
 
     v <- smoothing v + (1 - smoothing) g^2, then w <- w - lr g / (sqrt(v) + eps) with v = 0 at first (torch), so that

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as checkpoint
 from torch import Tensor
 
 from rlinf.base.errors import UserError
@@ -31,6 +30,8 @@ def _stored_weights(folder: Path, weights: dict[str, Any]) -> dict[str, Any]:
     """
     if is_sharded(folder):
         require_same_weights(shapes(weights), _sharded_shapes(folder))
+        from torch.distributed import checkpoint  # a CPU-second that whole checkpoints are spared
+
         checkpoint.load({"policy": weights}, checkpoint_id=folder / "fsdp", no_dist=True)
         return weights
     results: dict[str, Any] = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True)["policy"]
@@ -58,7 +59,9 @@ def shapes(weights: Mapping[str, Any]) -> Shapes:
 
 def _sharded_shapes(folder: Path) -> Shapes:
     """Read the shapes of a sharded checkpoint's weights from its metadata alone."""
-    entries = checkpoint.FileSystemReader(folder / "fsdp").read_metadata().state_dict_metadata
+    from torch.distributed.checkpoint import FileSystemReader
+
+    entries = FileSystemReader(folder / "fsdp").read_metadata().state_dict_metadata
     results = {name.removeprefix("policy."): entry for name, entry in entries.items() if name.startswith("policy.")}
     return {name: tuple(entry.size) for name, entry in results.items() if hasattr(entry, "size")}
 

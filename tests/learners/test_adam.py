@@ -1,5 +1,7 @@
 """Bare kernels give torch's own numbers, bit for bit, also across a checkpoint."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -57,3 +59,22 @@ def test_norm_and_clipping_are_torchs(limit: float, dtype: torch.dtype) -> None:
     clip_gradients(mine, limit, norm)
     assert torch.equal(norm, nn.utils.clip_grad_norm_(theirs, limit))
     assert all(torch.equal(a.grad, b.grad) for a, b in zip(mine, theirs, strict=True) if a.grad is not None)
+
+
+ONE_STEP = """
+import sys, torch, rlinf.learners.torch
+from rlinf.learners.adam import Adam, update_ratio
+weight = torch.nn.Parameter(torch.ones(3))
+one = Adam([weight], lr=0.1, fused=True)
+weight.grad = torch.ones(3)
+one.move()
+one.load_state_dict(one.state_dict())
+one.move()
+assert update_ratio(one) > 0
+print(*(name for name in ("torch._dynamo", "torch.distributed.tensor", "sympy", "transformers") if name in sys.modules))
+"""
+
+
+def test_a_learner_imports_neither_the_compiler_nor_shards() -> None:
+    done = subprocess.run([sys.executable, "-c", ONE_STEP], capture_output=True, text=True, check=True, timeout=120)
+    assert not done.stdout.strip()
