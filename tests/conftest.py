@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -49,8 +51,10 @@ def _unit(path: str) -> str:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _HERE / "faults" in item.path.parents:
+        if item.nodeid.startswith("tests/faults/"):
             item.add_marker(pytest.mark.faults)
+    if "PYTEST_XDIST_WORKER" in os.environ and "hypothesis" in sys.modules:
+        _draw_without_constants_of_the_source()
     units = {item: _unit(item.nodeid.partition("::")[0]) for item in items}
     items.sort(key=lambda item: _rank(units[item]))
 
@@ -59,6 +63,21 @@ def _rank(unit: str) -> int:
     if unit in _FIRST:
         return _FIRST.index(unit)
     return len(_FIRST) + (not unit.startswith(_LONG))
+
+
+def _draw_without_constants_of_the_source() -> None:
+    """Spare each process the reading of 900 modules; `make test-nightly`, in one process, draws from them too."""
+    from hypothesis.internal.conjecture import providers
+
+    mock.patch.object(providers, "_get_local_constants", return_value=providers._local_constants).start()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End Ray, or the gang, with the last test that needs it: idle, either takes a twentieth of a core."""
+    unit = _unit(item.nodeid.partition("::")[0])
+    if unit in _FIRST and nextitem is not None and _unit(nextitem.nodeid.partition("::")[0]) != unit:
+        item.session._setupstate.teardown_exact(None)
 
 
 def pytest_collection_finish() -> None:

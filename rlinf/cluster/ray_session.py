@@ -113,7 +113,7 @@ class RaySession:
             start_new_session=True,
         )
         began = time.monotonic()
-        with _patient(timeout_s), _to_itself(self._folder):
+        with _patient(timeout_s), _to_itself(self._folder, logs=bool(options.get("log_to_driver"))):
             try:
                 ray.init(
                     address="local", _temp_dir=str(self._folder), _metrics_export_port=_free_ports(1)[0], **options
@@ -174,10 +174,12 @@ def _patient(timeout_s: float) -> Iterator[None]:
 
 
 @contextmanager
-def _to_itself(folder: Path) -> Iterator[None]:
+def _to_itself(folder: Path, *, logs: bool) -> Iterator[None]:
     """Keep the processes that Ray starts in this context private to this machine.
 
-    They carry the watchdog's mark, have a session of their own, and listen on 127.0.0.1 alone.
+    They carry the watchdog's mark, have a session of their own, and listen on 127.0.0.1 alone. Three daemons without
+    a use here stay out, which cost seconds at the start: the autoscaler, the dashboard's server of usage statistics,
+    and, if no worker ``logs`` are shown, the reader of log files.
 
     Ray has options for none of that, nor for the ports of its agents. If it has to find these ports itself, the
     raylet gives up when the agents, which import a lot, are not up after 30 s. It takes 127.0.0.1 for the node's
@@ -196,7 +198,12 @@ def _to_itself(folder: Path) -> Iterator[None]:
         mock.patch.object(
             ray_services, "ConsolePopen", functools.partial(ray_services.ConsolePopen, start_new_session=True)
         ),
-        mock.patch.object(ray_parameter, "RayParams", functools.partial(ray_parameter.RayParams, **ports)),
+        mock.patch.object(
+            ray_parameter,
+            "RayParams",
+            functools.partial(ray_parameter.RayParams, **ports, no_monitor=True, include_log_monitor=logs),
+        ),
+        mock.patch.object(ray_services, "start_api_server", return_value=("", None)),
         mock.patch.object(ray_services, "start_raylet", _knowing_ports(ray_services.start_raylet)),
     ):
         yield

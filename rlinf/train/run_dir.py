@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -9,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
@@ -219,12 +221,6 @@ def _unusable(path: Path, error: OSError) -> UserError:
 
 def machine() -> dict[str, Any]:
     """Versions, machine and commit, for reports."""
-    versions = {"rlinf": rlinf.__version__}
-    for name in _PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     # An installed copy is not the repository that it may be inside of.
     package = Path(__file__).parents[1]
     commit = None if _git(package, "ls-files", "__init__.py") is None else _git(package, "rev-parse", "HEAD")
@@ -232,9 +228,19 @@ def machine() -> dict[str, Any]:
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
-        "versions": versions,
+        "versions": _versions(),
         "commit": commit or f"{DISTRIBUTION} {rlinf.__version__}, installed without its repository",
     }
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    """Return the versions of rlinf and of what it builds on, as far as they are installed."""
+    versions = {"rlinf": rlinf.__version__}
+    for name in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

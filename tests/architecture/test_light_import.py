@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+from rlinf.cluster.packing import pack
+from rlinf.config import load
+from rlinf.train.assemble.conversations import env_builder
+
 HEAVY = ("torch", "transformers", "ray", "sympy", "math_verify", "reasoning_gym", "datasets", "pyarrow", "pandas")
 
 
@@ -25,3 +29,10 @@ def test_cheap_verification_needs_no_algebra() -> None:
 def test_generated_tasks_need_no_tensors() -> None:
     code = "import gymnasium; gymnasium.make_vec('rlinf_envs:rlinf/ReasoningGym-v0', task='chain_sum').reset(seed=0)"
     assert not _loaded_after(code) & {"torch", "transformers", "ray"}
+
+
+def test_a_worker_of_text_environments_needs_no_tensors() -> None:
+    packed = pack(env_builder(load("quickstart")))
+    assert not packed.buffers
+    code = f"import pickle; pickle.loads({packed.head!r})(None).facts('train')"
+    assert not _loaded_after(code) & {"torch", "transformers"}

@@ -49,6 +49,13 @@ def test_writable_values_are_copies_and_others_lie_in_place() -> None:
     assert unpack(packed, writable=False)["t"].tolist() == [2.0] * 4
 
 
+@pytest.mark.parametrize("size", [0, 1, 63, 1000])
+def test_copies_are_aligned_like_torchs_own_memory(size: int) -> None:
+    copy = unpack(pack(numpy.arange(size, dtype=numpy.uint8)), writable=True)
+    assert copy.tolist() == list(numpy.arange(size, dtype=numpy.uint8))
+    assert size == 0 or copy.ctypes.data % 64 == 0
+
+
 def test_one_tensor_given_twice_stays_one() -> None:
     shared = torch.zeros(3)
     left, right = unpack(pack((shared, shared)), writable=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import ray
+import ray._private.node as node
 import ray._private.parameter as parameter
 import ray._private.ray_constants as constants
 import ray._private.services as services
@@ -25,7 +26,10 @@ def test_rays_start_takes_what_is_handed_to_it() -> None:
     given = set(inspect.signature(services.start_raylet).parameters)
     assert {"dashboard_agent_listen_port", "session_dir", "node_id"} <= given
     ports = {"metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port"}
-    assert ports <= set(inspect.signature(parameter.RayParams).parameters)
+    switches = {"no_monitor", "include_log_monitor"}
+    assert ports | switches <= set(inspect.signature(parameter.RayParams).parameters)
+    assert "ray._private.services.start_api_server(" in inspect.getsource(node.Node.start_api_server)
+    assert "if process_info is not None" in inspect.getsource(node.Node.start_api_server)
     assert "preexec_fn" in inspect.getsource(services.start_ray_process)
     assert "ConsolePopen(" in inspect.getsource(services.start_ray_process)
     assert isinstance(constants.ENABLE_RAY_CLUSTER, bool)

@@ -1,4 +1,7 @@
-"""Workers that the tests of the cluster layer spawn: obedient, failing, dying, stalling."""
+"""Workers that the tests of the cluster layer spawn: obedient, failing, dying, stalling.
+
+Torch comes with the methods that need it: most tests start processes, and its import is most of a start.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,13 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from typing import NoReturn
-
-import torch
-import torch.distributed
+from typing import TYPE_CHECKING, NoReturn
 
 from rlinf.cluster import RankInfo
-from rlinf.data.messages import WeightUpdate
 from rlinf.schema.cluster import ClusterConfig
+
+if TYPE_CHECKING:
+    from rlinf.data.messages import WeightUpdate
 
 CONFIG = ClusterConfig(
     start_timeout_s=90.0, call_timeout_s=60.0, heartbeat_s=0.5, max_restarts=1, env={"RLINF_TEST_SETTING": "on"}
@@ -37,6 +39,8 @@ class Worker:
         return os.getpid()
 
     def threads(self) -> int:
+        import torch
+
         return torch.get_num_threads()
 
     def setting(self, name: str) -> str | None:
@@ -59,6 +63,10 @@ class Worker:
         return float(sum(tensor.double().sum() for tensor in update.tensors.values()))
 
     def weights(self, *, version: int) -> WeightUpdate:
+        import torch
+
+        from rlinf.data.messages import WeightUpdate
+
         return WeightUpdate(version, {"w": torch.arange(50_000, dtype=torch.float32)})
 
     def numbered_weights(self, *, version: int) -> tuple[int, WeightUpdate]:
@@ -103,11 +111,15 @@ class Collective(Worker):
     """Ranks that meet through gloo."""
 
     def __init__(self, info: RankInfo) -> None:
+        import torch.distributed
+
         super().__init__(info)
         address = f"tcp://{info.master_address}:{info.master_port}"
         torch.distributed.init_process_group("gloo", init_method=address, rank=info.rank, world_size=info.size)
 
     def all_reduce(self) -> float:
+        import torch.distributed
+
         value = torch.tensor(float(self.info.rank + 1))
         torch.distributed.all_reduce(value)
         return value.item()

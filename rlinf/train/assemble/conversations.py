@@ -30,9 +30,17 @@ def conversation_rollout(config: Config, address: str) -> Callable[..., TextRoll
 
 def conversation_envs(config: Config) -> TextEnvWorker:
     """Build the environments, as each of their workers makes them."""
+    return env_builder(config)()
+
+
+def env_builder(config: Config) -> Callable[..., TextEnvWorker]:
+    """Return what builds the environments in a worker, which imports neither this package nor torch for it."""
     watched = config.cluster.backend != "local"
     facts, evaluates = config.facts, config.evaluation.size > 0
-    return text_env_worker(facts.training_env, facts.text_envs, watched=watched, evaluates=evaluates)
+    build = functools.partial(
+        text_env_worker, facts.training_env, facts.text_envs, watched=watched, evaluates=evaluates
+    )
+    return lambda _info=None: build()
 
 
 def conversation_members(

@@ -28,10 +28,10 @@ from rlinf.samplers.spec import SamplerSpec
 from rlinf.schema.derived import is_agent
 from rlinf.train.answer_probe import AnswerProbe
 from rlinf.train.assemble.conversations import (
-    conversation_envs,
     conversation_members,
     conversation_rollout,
     conversation_spec,
+    env_builder,
 )
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text_learner import begin_learner, language_model, learner_pool
@@ -235,8 +235,8 @@ def build_text_evaluator(setup: ResolvedRun, cluster: Cluster, folder: Path) -> 
 
 
 def _begin_environments(setup: ResolvedRun, cluster: Cluster) -> Starting:
-    config, size = setup.config, setup.groups["env"]
-    return cluster.begin("env", lambda _info: conversation_envs(config), n=size.n, resources=size.resources)
+    size = setup.groups["env"]
+    return cluster.begin("env", env_builder(setup.config), n=size.n, resources=size.resources)
 
 
 def _decode_where_graded(config: Config, members: Sequence[TextMixtureEnv], envs: TextEnvPool) -> None:

@@ -37,7 +37,7 @@ def make(kind, seed=0, place=None, **options):
 
 
 # The others take longer, and keep the same parts in other numbers.
-BY_DAY = ("dqn", "sac", "tqc")
+BY_DAY = ("dqn", "sac")
 
 
 @pytest.mark.parametrize(
