@@ -101,7 +101,7 @@ def other_module(module: ModuleType) -> str:
     return f" ({file or 'a module of Python itself'} has the name of {mine}: give yours another one)"
 
 
-def nearest_name(error: Exception) -> str:
+def nearest_name(error: BaseException) -> str:
     """Find the name probably meant (attribute or local module), or how to install an optional package."""
     if isinstance(error, AttributeError) and error.obj is not None:
         if isinstance(error.obj, ModuleType) and (other := other_module(error.obj)):

@@ -192,6 +192,7 @@ def _to_itself(folder: Path, *, logs: bool) -> Iterator[None]:
             ("metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port"), _free_ports(3), strict=True
         )
     )
+    daemons: dict[str, Any] = {"no_monitor": True, "include_log_monitor": logs}
     with (
         mock.patch.dict(os.environ, {watchdog.MARK: mark, _KEEP_ENVIRONMENT: "1"}),
         mock.patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False),
@@ -201,7 +202,7 @@ def _to_itself(folder: Path, *, logs: bool) -> Iterator[None]:
         mock.patch.object(
             ray_parameter,
             "RayParams",
-            functools.partial(ray_parameter.RayParams, **ports, no_monitor=True, include_log_monitor=logs),
+            functools.partial(ray_parameter.RayParams, **ports, **daemons),
         ),
         mock.patch.object(ray_services, "start_api_server", return_value=("", None)),
         mock.patch.object(ray_services, "start_raylet", _knowing_ports(ray_services.start_raylet)),

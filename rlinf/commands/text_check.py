@@ -43,7 +43,7 @@ class _TextReport:
     findings: list[Caveat] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
-    def refuse(self, error: Exception, subject: str) -> None:
+    def refuse(self, error: BaseException, subject: str) -> None:
         """Add the error that training would stop at; if it is not a user's mistake, with the line that raised it."""
         if isinstance(error, UserError):
             self.findings.append(Caveat(True, str(error), subject=subject))

@@ -45,7 +45,7 @@ def trial_findings(config: Config) -> list[Caveat]:
     return []
 
 
-def _failed(error: Exception, names: Mapping[str, str]) -> Caveat:
+def _failed(error: BaseException, names: Mapping[str, str]) -> Caveat:
     reported = "".join(traceback.format_exception(error))
     for key, name in names.items():
         module = sys.modules.get(name.partition(":")[0])

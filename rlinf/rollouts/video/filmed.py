@@ -136,5 +136,5 @@ class FilmedVecEnv:
             self.problem = _words(error)
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
