@@ -69,8 +69,8 @@ def sized(config: Config, size: Mapping[str, int]) -> Config:
 
 def named(size: Mapping[str, int]) -> str:
     """Describe a size in a few words."""
-    model = f"{size['hidden']} x {size['layers']}"
-    return f"{model}, {size['prompts']} prompts, {size['tokens']} tokens, {size['epochs']} passes"
+    passes = "1 pass" if size["epochs"] == 1 else f"{size['epochs']} passes"
+    return f"{size['hidden']}x{size['layers']}, {size['prompts']} prompts, {size['tokens']} tokens, {passes}"
 
 
 def compared(process: ShortRuns, config: Config) -> tuple[RunCost, RunCost]:
@@ -81,7 +81,7 @@ def compared(process: ShortRuns, config: Config) -> tuple[RunCost, RunCost]:
 
 
 def figures(group: str, cases: Mapping[str, tuple[RunCost, RunCost]]) -> list[Figure]:
-    """Return the measurement of each run and the error of its prediction; print how many are within 15%."""
+    """Return each held-out run and the error of its prediction, and for a whole set how many are within 15%."""
     found, errors = [], []
     for name, (predicted, made) in cases.items():
         for metric, unit, values in (
@@ -90,14 +90,16 @@ def figures(group: str, cases: Mapping[str, tuple[RunCost, RunCost]]) -> list[Fi
         ):
             error = 100 * (values[0] / values[1] - 1)
             errors.append((metric, abs(error)))
-            remark = f"median of its steps: {made.median_s:.3g} s" if unit == "s" else ""
-            found.append(Figure(name, f"{metric}, measured", float(f"{values[1]:.3g}"), unit, n=1, remark=remark))
-            found.append(Figure(name, f"{metric}, error", round(error, 1), "%", n=1))
+            if group == "held-out":
+                found.append(Figure(name, f"{metric}, measured", float(f"{values[1]:.3g}"), unit, n=1))
+                found.append(Figure(name, f"{metric}, error", round(error, 1), "%", n=1))
     for metric in dict.fromkeys(name for name, _ in errors):
         worst = max(error for name, error in errors if name == metric)
         within = sum(error <= 15 for name, error in errors if name == metric)
-        found.append(Figure(f"all runs, {group}", f"{metric}, largest error", round(worst, 1), "%", n=len(cases)))
-        found.append(Figure(f"all runs, {group}", f"{metric}, within 15%", within, "runs", n=len(cases)))
+        found.append(
+            Figure(f"all {len(cases)} {group}", f"{metric}, largest error", round(worst, 1), "%", n=len(cases))
+        )
+        found.append(Figure(f"all {len(cases)} {group}", f"{metric}, within 15%", within, "runs", n=len(cases)))
         print(group, metric, "largest error", f"{worst:.1f}%;", within, "of", len(cases), "within 15%", flush=True)
     return found
 

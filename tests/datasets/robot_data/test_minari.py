@@ -194,7 +194,7 @@ def test_headers_and_files(tmp_path: Path) -> None:
     old = minari_folder(tmp_path / "old")
     (old / "data" / "metadata.json").unlink()  # before Minari 0.5 the header was part of the file
     assert count_episodes(old) == count_episodes(old / "data" / "main_data.hdf5") == 3
-    with pytest.raises(DatasetError, match="or an HDF5 file"):
+    with pytest.raises(DatasetError, match="nothing does not exist"):
         read_dataset(tmp_path / "nothing")
 
 
