@@ -168,12 +168,13 @@ def _epochs(config: Config) -> int:
 
 
 def _points(value: int, *, least: int, most: int) -> list[int]:
-    """Return one or two sizes to run: half of ``value`` or ``most``, and a quarter of that.
+    """Return one or two sizes to run: two thirds of ``value`` or ``most``, and a quarter of that.
 
-    The first is small: a long line between the two is less sensitive to an error of either.
+    The first is small: a long line between the two is less sensitive to an error of either. The second is near
+    ``value``: what is not linear, such as attention over a response, and errors of both grow with the distance.
 
     >>> _points(48, least=2, most=64), _points(8, least=1, most=4), _points(2, least=1, most=4)
-    ([6, 24], [1, 4], [2])
+    ([8, 32], [1, 4], [2])
     """
-    second = min(most, max(value // 2, least + 1))
+    second = min(most, max(2 * value // 3, least + 1))
     return [value] if value <= second else [max(least, second // 4), second]

@@ -42,7 +42,7 @@ def predicted(config: Config) -> RunCost:
 
 def test_short_runs_have_fewer_layers_and_tokens(tmp_path: Path) -> None:
     runs = short_runs(config_of(tmp_path, "rollout.max_new_tokens=48"))
-    assert [(run.layers, run.tokens) for run in runs] == [(1, 6), (1, 24), (4, 6), (4, 24)]
+    assert [(run.layers, run.tokens) for run in runs] == [(1, 8), (1, 32), (4, 8), (4, 32)]
 
 
 def test_a_large_size_is_run_at_no_more_than_four_layers_and_64_tokens(tmp_path: Path) -> None:
