@@ -92,7 +92,7 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, TokenArray):
         value = value.array
     if isinstance(value, np.ndarray):
-        return {_KIND: _ARRAY, "values": torch.from_numpy(np.ascontiguousarray(value)).clone(), "shape": value.shape}
+        return {_KIND: _ARRAY, "values": torch.from_numpy(np.array(value, order="C")), "shape": value.shape}
     if is_dataclass(value) and type(value).__name__ in _CLASSES:
         columns = (
             value.flat() if isinstance(value, Batch) else {one.name: getattr(value, one.name) for one in fields(value)}
