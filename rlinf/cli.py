@@ -26,7 +26,6 @@ from rlinf.base.redaction import redact_warnings, redacted
 from rlinf.base.signals import Stopped
 from rlinf.base.terminal import printable
 from rlinf.commands.closed_pipes import flushed, open_standard_streams, outlasting_readers
-from rlinf.config.recipes import located, packaged, sweep_recipes
 
 if TYPE_CHECKING:
     from rlinf.config import Config
@@ -311,6 +310,7 @@ def _finished(result: object) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from rlinf.config.loading import is_sweep_file
+    from rlinf.config.recipes import located, packaged, sweep_recipes
     from rlinf.planning.describe import plan
 
     file = packaged(options.file) or located(options.file, sweep_recipes())

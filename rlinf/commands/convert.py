@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from rlinf.base.arguments import Parser
 from rlinf.base.errors import UserError
-from rlinf.learners.convert import convert_folder, is_megatron, require_empty
+from rlinf.learners.convert import convert_folder, is_first_rank, is_megatron, require_empty
 from rlinf.models.gguf import convert_gguf, is_gguf
 from rlinf.schema import MegatronConfig
 from rlinf.train.stored_run import run_of_checkpoint
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         from rlinf.train.export_checkpoint import export_checkpoint
 
         step = export_checkpoint(folder, step, out, layout)
-        if os.environ.get("RANK", "0") == "0":  # under torchrun each process writes a part
+        if is_first_rank():
             print(f"policy of step {step} written to {out}")
     elif step is not None:
         raise UserError(f"--step {step} is for a run directory, and {folder} is none")
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError(f"rlinf convert {folder} OUT: name a new folder to write into")
     else:
         convert_folder(folder, out, layout)
-        if os.environ.get("RANK", "0") == "0":
+        if is_first_rank():
             kind = "Hugging Face folder" if is_megatron(folder) else "megatron checkpoint"
             print(f"{kind} written to {out}")
     return 0

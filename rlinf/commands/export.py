@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(list(arguments))
     if run_of_checkpoint(options.run) is None:
         raise UserError(no_run(options.run))
-    from rlinf.learners.convert import require_empty
+    from rlinf.learners.convert import is_first_rank, require_empty
 
     if "RANK" in os.environ:  # torchrun: several processes write parts of one folder
         written = _write(options, options.out)
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         # What cannot be written so is seen in the policy alone: OUT appears when all of it is there.
         with new_folder(options.out) as aside:
             written = _write(options, aside)
-    if os.environ.get("RANK", "0") == "0":
+    if is_first_rank():
         print(*written, sep="\n")
     return 0
 

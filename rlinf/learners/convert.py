@@ -87,6 +87,11 @@ def _convert(folder: Path, out: Path, layout: MegatronConfig, *, back: bool) -> 
     return locate.rank
 
 
+def is_first_rank() -> bool:
+    """Whether this process reports: the first of those that ``torchrun`` started, each of which writes a part."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def _join() -> torch.device:
     """Start the group of one process, or of those that ``torchrun`` started; return this process's device."""
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else _CPU

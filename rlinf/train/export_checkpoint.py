@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from rlinf.config import Config
 from rlinf.config.derived import is_text, training_env
 from rlinf.config.stored import load_stored
 from rlinf.datasets.robot_data.statistics import keep_statistics
-from rlinf.learners.convert import convert_folder, is_megatron, require_empty
+from rlinf.learners.convert import convert_folder, is_first_rank, is_megatron, require_empty
 from rlinf.learners.stored_policy import load_policy
 from rlinf.models.finite_weights import require_finite
 from rlinf.models.own import is_own, keep_class
@@ -41,7 +40,7 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
     config = load_stored(run / "config.yaml")
     if is_megatron(result.folder):
         convert_folder(result.folder, out, layout)
-        if os.environ.get("RANK", "0") == "0":
+        if is_first_rank():
             _save_beside(config, run, out)
         return result.step
     require_empty(out)

@@ -63,7 +63,7 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success") -> list[Remark]
         try:
             check_env(env, skip_render_check=True, skip_close_check=True)
         except AssertionError as error:
-            # The checker knows no flags of numpy, which a comparison of numpy's numbers gives.
+            # The checker takes no flags of numpy, which a comparison of numpy's numbers gives.
             if _AT_ONCE not in str(error) or _truncates_at_once(env):
                 remarks.append(Remark(str(error) or type(error).__name__, True))
         except (Exception, SystemExit) as error:
