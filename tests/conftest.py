@@ -36,6 +36,13 @@ def ray_session() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_waits_for_the_disk() -> Iterator[None]:
+    """Leave out what only a loss of power could show: a run of a test flushes some thirty files to the disk."""
+    with mock.patch.object(os, "fsync", return_value=None):
+        yield
+
+
 @functools.cache
 def _unit(path: str) -> str:
     """What runs together with the tests of a file."""

@@ -123,7 +123,7 @@ def _check_readers(context: Context) -> None:
     if not is_off_policy(context.config):
         chosen = f"adv_type: {algorithm.adv_type} with {chosen}"
     for name in hints(AlgorithmConfig):
-        if name in read:
+        if name in read or not context.changed(f"algorithm.{name}"):
             continue
         result = catalog.readers(name)
         readers = [reader for reader in result if ":" in reader]
