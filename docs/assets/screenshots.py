@@ -17,7 +17,7 @@ from typing import Any
 VIEWS = ("list", "overview", "samples", "curves", "film")
 SIZE = (1200, 760)
 _DEADLINE_S = 120.0
-_READY = "return document.readyState === 'complete' && performance.getEntriesByName('plots').length > 0"
+_READY = "return document.readyState === 'complete' && document.querySelector('#panels *') !== null"
 _WAITING = """
 return [...WAITING.keys()].filter((node) => node.isConnected && node.offsetParent !== null
   && node.getBoundingClientRect().top < innerHeight).length

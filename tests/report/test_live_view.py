@@ -70,6 +70,7 @@ def test_the_list_names_runs_their_states_and_what_they_came_to(client: TestClie
     assert rows["first"]["step"] == 10
     assert rows["first"]["metric"] == "reward/mean"
     assert len(rows["first"]["line"]) > 2
+    assert abs(rows["first"]["changed"] - time.time()) < 60
     assert "has not finished its first step" in rows["second_starting"]["note"]
     lock = RunLock.take(runs / "first")
     assert {row["id"]: row["state"] for row in client.get("/api/index").json()["runs"]}["first"] == "running"

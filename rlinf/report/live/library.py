@@ -182,7 +182,7 @@ def _row(path: Path) -> dict[str, Any]:
         "value": None,
         "line": [],
         "health": [],
-        "changed": changed,
+        "changed": int(changed),  # pages round other numbers to seven digits
     }
     try:
         return {**empty, **_summary(read_run(path))}
