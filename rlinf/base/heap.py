@@ -31,10 +31,10 @@ class FreedMemory:
 
     def release_to_os(self) -> None:
         """Release free memory to the system; do nothing if the C library or the system has no way to."""
-        if self._trim is None or _resident() - self._kept < _MUCH:
+        if self._trim is None or resident_bytes() - self._kept < _MUCH:
             return
         self._trim(0)
-        self._kept = _resident()
+        self._kept = resident_bytes()
 
 
 def _malloc_trim() -> ctypes._NamedFuncPointer | None:
@@ -44,6 +44,8 @@ def _malloc_trim() -> ctypes._NamedFuncPointer | None:
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
-def _resident() -> int:
-    """Bytes of this process that are in memory."""
+def resident_bytes() -> int:
+    """Return the bytes of this process that are in memory; 0 if the system does not give them."""
+    if not _STATM.exists():
+        return 0
     return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

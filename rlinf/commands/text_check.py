@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
+from rlinf.base.heap import resident_bytes
 from rlinf.base.terminal import printable
 from rlinf.commands.data_check import conversation_findings
 from rlinf.commands.finding import Caveat
@@ -22,7 +23,9 @@ from rlinf.commands.policy_check import (
 )
 from rlinf.config import Config
 from rlinf.config.derived import trains_on_files_alone
+from rlinf.config.machine import memory_bytes
 from rlinf.data.pictures import described, marked, opened, pictures_of
+from rlinf.planning.describe import size_text
 from rlinf.train.init_from import carried_tokenizer
 from rlinf.train.picture_costs import picture_costs, token_count
 
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 2
 _PATIENCE_S = 1.0
+_MUCH_MEMORY = 500e6
+"""Bytes of an env worker's data that are worth a line."""
 _MEASURED = 200
 """Prompts whose length is looked at, spread over the dataset."""
 
@@ -64,6 +69,7 @@ def examine_text(config: Config) -> _TextReport:
         report.findings += policy_findings(config)
         return report
     worker = conversation_envs(config)
+    before = resident_bytes()
     try:
         facts = worker.facts("train")
         if config.evaluation.size:
@@ -73,6 +79,7 @@ def examine_text(config: Config) -> _TextReport:
         facts = None
     report.findings += policy_findings(config)
     if facts is not None:
+        _examine_memory(config, resident_bytes() - before, report)
         _examine_prompts(config, worker, facts, report)
     worker.close()
     return report
@@ -87,6 +94,19 @@ def _examine_conversations(config: Config, report: _TextReport) -> None:
         return
     report.findings += findings
     report.lines += lines
+
+
+def _examine_memory(config: Config, held: int, report: _TextReport) -> None:
+    """Report what the environments of training and evaluation hold, if it is much: each env worker has its own."""
+    if held < _MUCH_MEMORY:
+        return
+    workers, machine = config.env.num_workers, memory_bytes()
+    each, together = size_text(held), size_text(held * workers)
+    report.lines.append(f"Memory of the data: {each} in each of {workers} env workers, {together} together")
+    if config.cluster.address is None and held * workers > machine / 2:
+        message = f"{workers} env workers hold {each} of data each, {together} together, of {size_text(machine)} here."
+        fitting = max(1, int(machine / 2 / held))
+        report.findings.append(Caveat(False, message, f"Set env.num_workers: {fitting}, or env.kwargs.limit."))
 
 
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: _TextReport) -> None:

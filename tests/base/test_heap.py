@@ -15,13 +15,13 @@ from rlinf.base import heap
 
 memory = heap.FreedMemory()
 memory.release_to_os()  # from here on
-small = heap._resident()
+small = heap.resident_bytes()
 blocks = [b"x" * 100_000 for _ in range(1000 * {thousands})]  # below the size that glibc maps apart
 last = blocks[-1]  # keeps the top of the heap where it is
 del blocks
-grown = heap._resident()
+grown = heap.resident_bytes()
 memory.release_to_os()
-print(small, grown, heap._resident())
+print(small, grown, heap.resident_bytes())
 """
 
 

@@ -115,6 +115,18 @@ def test_different_questions_and_tasks_for_evaluation_are_counted(
     assert code == 0
 
 
+def test_data_that_fill_the_memory_of_all_workers_are_named(
+    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter([1e9, 3.1e9])
+    monkeypatch.setattr("rlinf.commands.text_check.resident_bytes", lambda: int(next(readings)))
+    monkeypatch.setattr("rlinf.commands.text_check.memory_bytes", lambda: int(16e9))
+    code, output = checked(capsys, recipe, "env.num_workers=8", "rollout.batch_size=8")
+    assert "Memory of the data: 2.1 GB in each of 8 env workers, 16.8 GB together" in output
+    assert "Set env.num_workers: 3, or env.kwargs.limit." in output
+    assert code == 0
+
+
 @pytest.mark.parametrize(("overrides", "words"), WRONG)
 def test_what_training_would_stop_at_is_found(
     recipe: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], words: str
