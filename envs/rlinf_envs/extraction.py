@@ -69,6 +69,8 @@ def boxes(text: str) -> list[Box]:
     Braces nest; an escaped brace does not count. A box inside another is part of the outer one. A box without
     braces holds the text up to the next blank: ``\\boxed 42`` is 42. One pass over the text.
     """
+    if "\\" not in text:
+        return []
     results: list[Box] = []
     open_braces: list[re.Match[str] | None] = []  # what opened a box; None for any other brace
     for token in _BRACES.finditer(text):

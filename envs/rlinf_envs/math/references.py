@@ -45,8 +45,10 @@ def _boxes(task: Task, written: str) -> str:
 def _choices(task: Task) -> str:
     """Choices in a column of their own, which the question does not show."""
     for name, value in task.row.items():
+        if str(name).lower() not in _CHOICES:
+            continue
         listed = value.get("text", value.values()) if isinstance(value, dict) else value
         texts = [str(one).strip() for one in listed] if isinstance(listed, (list, tuple)) else []
-        if str(name).lower() in _CHOICES and texts and not any(text in task.question for text in texts):
+        if texts and not any(text in task.question for text in texts):
             return f"the question does not show the {name} that the row has: put them into the question's column"
     return ""
