@@ -137,8 +137,7 @@ class OnPolicy(Preparation):
         self._corrected = "rollout_logprobs" in needs
         # A selection among all rows, a KL in the reward and a teacher's term read them before that step.
         penalised = catalog.estimator(options.adv_type).penalises_tokens(options)
-        read_before = facts.needs_values or "selected" in needs or penalised or teacher is not None
-        self._left_to_step = self._corrected and self._old_is_current and not read_before
+        self._read_before = "selected" in needs or penalised or teacher is not None
         self._options, self._state = options, AlgorithmState.of(options)
 
     def prepare(self, rows: Batch | RemoteRows, step: int) -> tuple[Rows, Metrics]:
@@ -168,9 +167,9 @@ class OnPolicy(Preparation):
         if not (self._facts.recomputes_logprobs or self._corrected):
             # They came with the actions, of the same weights and the same arithmetic.
             stale = stale or not self._old_is_current
-        elif self._left_to_step:
+        elif self._corrected and self._left_to_step(rows):
             return (_with_newest(rows) if stale else rows), metrics
-        elif self._facts.needs_values or self._corrected or not (stale or self._old_is_current):
+        elif self._corrected or self._is_evaluated(rows, stale):
             rows = _with_newest(rows) if stale else rows
             if isinstance(rows, RemoteRows):
                 critic = ("old_values",) if self._facts.needs_values and not rows.has("old_values") else ()
@@ -191,6 +190,15 @@ class OnPolicy(Preparation):
             batch = rows.fetch()
             rows = batch.replace(old_logprobs=batch.rollout_logprobs)
         return rows, metrics
+
+    def _is_evaluated(self, rows: Batch | RemoteRows, stale: bool) -> bool:
+        """Whether something reads newest log-probabilities, or values that did not come with the rows."""
+        return not (self._left_to_step(rows) if self._facts.needs_values else stale or self._old_is_current)
+
+    def _left_to_step(self, rows: Batch | RemoteRows) -> bool:
+        """Whether the batch's only optimiser step is the first to read newest log-probabilities."""
+        came = rows.old_values is not None if isinstance(rows, Batch) else rows.has("old_values")
+        return self._old_is_current and not self._read_before and (came or not self._facts.needs_values)
 
     def state_dict(self) -> Mapping[str, Any]:
         return self._state.state_dict()

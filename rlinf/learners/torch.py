@@ -295,24 +295,16 @@ class TorchLearner(Offloadable):
 
     def _weight_runs(self, bucket_bytes: int | None, form: WeightForm = "merged") -> list[list[str]]:
         """Return the names of each part; those of one adapter are in the same part."""
-        runs: list[list[str]] = []
-        for section in self._named_weights(form):
-            units: dict[str, tuple[list[str], int]] = {}
-            for name, tensor in section:
-                weight, _, mark = name.partition("@")
-                unit = name if mark in ("", "base") else f"{weight}@"
-                names, size = units.get(unit, ([], 0))
-                units[unit] = [*names, name], size + tensor.nbytes
-            runs += [[name for names in run for name in names] for run in split_by_size(units.values(), bucket_bytes)]
-        return runs
+        return _divided(self._named_weights(form), bucket_bytes)
 
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
     ) -> WeightUpdate:
         """Return the policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
-        runs = self._weight_runs(bucket_bytes, form)
+        sections = self._named_weights(form)
+        runs = _divided(sections, bucket_bytes)
         wanted = set(runs[part]) if self.rank == 0 else ()
-        named = itertools.chain.from_iterable(self._named_weights(form))
+        named = itertools.chain.from_iterable(sections)
         tensors = {name: tensor.cpu() for name, tensor in named if name in wanted}
         return WeightUpdate(version, tensors, part, len(runs), partial=form == "changing")
 
@@ -363,3 +355,17 @@ def _local(tensor: Tensor) -> Tensor:
     # A DTensor has it. Importing that class takes 2 CPU-seconds, which learners without shards are spared.
     own = getattr(tensor, "to_local", None)
     return tensor if own is None else own()
+
+
+def _divided(sections: Sequence[Sequence[tuple[str, Tensor]]], bucket_bytes: int | None) -> list[list[str]]:
+    """Divide named weights into parts of at most ``bucket_bytes``, or one parameter each; return their names."""
+    runs: list[list[str]] = []
+    for section in sections:
+        units: dict[str, tuple[list[str], int]] = {}
+        for name, tensor in section:
+            weight, _, mark = name.partition("@")
+            unit = name if mark in ("", "base") else f"{weight}@"
+            names, size = units.get(unit, ([], 0))
+            units[unit] = [*names, name], size + tensor.nbytes
+        runs += [[name for names in run for name in names] for run in split_by_size(units.values(), bucket_bytes)]
+    return runs

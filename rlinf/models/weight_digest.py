@@ -8,7 +8,7 @@ tensor's bits costs less than a tenth of copying it, and the sampled numbers nex
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +22,9 @@ _SAMPLES = 32
 """Numbers of a tensor that are compared, beside its first and its last."""
 _STEP = 7919
 """How far the sampled places move from one version to the next: over time they cover a tensor."""
+_SMALL = 1 << 16
+"""Numbers of a tensor on the host up to which numpy reads it: a call of torch costs several times as much."""
+_OF_NUMPY = frozenset({torch.float32, torch.float64, torch.int64})
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,11 @@ def places(size: int, salt: int) -> Tensor:
     [0, 0, 1, 2, 2]
     """
     count = min(size, _SAMPLES)
-    if not count:
-        return torch.zeros(0, dtype=torch.int64)
-    inner = torch.arange(count) * size // count + salt * _STEP % max(1, size // count)
-    return torch.cat([torch.tensor([0]), inner, torch.tensor([size - 1])])
+    chosen = np.zeros(count + 2 if count else 0, dtype=np.int64)
+    if count:
+        chosen[1:-1] = np.arange(count) * size // count + salt * _STEP % max(1, size // count)
+        chosen[-1] = size - 1
+    return torch.from_numpy(chosen)
 
 
 def _numbers_at(tensor: Tensor, salt: int) -> Tensor:
@@ -98,27 +102,57 @@ def _sum_of_bits(tensor: Tensor) -> Tensor | None:
     return total + (rest << (8 * torch.arange(len(rest), device=rest.device))).sum()
 
 
+def _read_on_host(tensor: Tensor, request: DigestRequest) -> tuple[np.ndarray, int | None]:
+    """Read the same as :func:`_numbers_at` and :func:`_sum_of_bits` of a small contiguous tensor on the host.
+
+    >>> tensor = torch.tensor([1.5, -2.0, 3.0])
+    >>> numbers, bits = _read_on_host(tensor, DigestRequest(4, whole=True))
+    >>> numbers.tolist() == _numbers_at(tensor, 4).tolist(), bits == int(_sum_of_bits(tensor))
+    (True, True)
+    """
+    flat = tensor.detach().numpy().reshape(-1)
+    numbers = flat[places(flat.size, request.salt).numpy()].astype(np.float64)
+    if not request.whole:
+        return numbers, None
+    octets = flat.view(np.uint8)
+    whole = octets.size // 8 * 8
+    total = int(octets[:whole].view(np.int64).sum()) + int.from_bytes(octets[whole:].tobytes(), "little")
+    return numbers, (total + (1 << 63)) % (1 << 64) - (1 << 63)  # wraps around as 64 bits do
+
+
 def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
     """Compute digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's
     names."""
     chosen = [(name, tensor, asked[name]) for name, tensor in named if name in asked]
-    numbers = [_numbers_at(tensor, one.salt) for _, tensor, one in chosen]
-    sums = [_sum_of_bits(tensor) if one.whole else None for _, tensor, one in chosen]
+    small = [_is_small(tensor) for _, tensor, _ in chosen]
+    read = iter(
+        _read_together([(tensor, one) for (_, tensor, one), here in zip(chosen, small, strict=True) if not here])
+    )
+    found: dict[str, TensorDigest] = {}
+    for (name, tensor, one), here in zip(chosen, small, strict=True):
+        numbers, bits = _read_on_host(tensor, one) if here else next(read)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        found[name] = TensorDigest(tuple(tensor.shape), dtype, one.salt, numbers, bits)
+    return found
+
+
+def _is_small(tensor: Tensor) -> bool:
+    """Whether :func:`_read_on_host` reads a tensor."""
+    plain = type(tensor) in (Tensor, torch.nn.Parameter) and tensor.device.type == "cpu" and tensor.dtype in _OF_NUMPY
+    return plain and tensor.numel() <= _SMALL and tensor.is_contiguous()
+
+
+def _read_together(asked: Sequence[tuple[Tensor, DigestRequest]]) -> Iterator[tuple[np.ndarray, int | None]]:
+    """Read the numbers of each tensor, and the sum of its bits where that is wanted and its memory has no gaps."""
+    numbers = [_numbers_at(tensor, one.salt) for tensor, one in asked]
+    sums = [_sum_of_bits(tensor) if one.whole else None for tensor, one in asked]
     # One copy for all: from a GPU each of its own would wait for the device.
     flat = torch.cat(numbers).cpu() if numbers else torch.zeros(0)
     whole = [total for total in sums if total is not None]
     bits = iter(torch.stack(whole).tolist() if whole else ())
     parts = flat.split([len(part) for part in numbers]) if numbers else ()
-    return {
-        name: TensorDigest(
-            tuple(tensor.shape),
-            str(tensor.dtype).removeprefix("torch."),
-            one.salt,
-            part.numpy(),
-            None if total is None else next(bits),
-        )
-        for (name, tensor, one), part, total in zip(chosen, parts, sums, strict=True)
-    }
+    for part, total in zip(parts, sums, strict=True):
+        yield part.numpy(), None if total is None else next(bits)
 
 
 class SentWeights:
@@ -170,9 +204,13 @@ def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str 
         return f"{name}: the model has no such weight"
     if held.shape != sent.shape:
         return f"{name}: {held.shape} instead of {sent.shape}"
-    kept = getattr(torch, held.dtype)
-    expected = torch.from_numpy(sent.numbers[:: held.every]).to(getattr(torch, sent.dtype)).to(kept).double().numpy()
-    same = np.equal(expected, held.numbers) | (np.isnan(expected) & np.isnan(held.numbers))
+    expected = sent.numbers[:: held.every]
+    if sent.dtype != held.dtype:
+        kept = getattr(torch, held.dtype)
+        expected = torch.from_numpy(expected).to(getattr(torch, sent.dtype)).to(kept).double().numpy()
+    same = np.equal(expected, held.numbers)
+    if not same.all():
+        same |= np.isnan(expected) & np.isnan(held.numbers)
     if sent.slack is not None:
         # Bound the distance between two ways of adding the same terms up, as a share of the terms' size.
         exact = max(torch.finfo(getattr(torch, dtype)).eps for dtype in (sent.dtype, held.dtype))

@@ -40,7 +40,11 @@ class WeightLayout:
 
     @classmethod
     def of_model(cls, model: _WeightHolder) -> WeightLayout:
-        state = dict(by_expert(model.state_dict(keep_vars=True).items()))
+        return cls.of_state(model, tensors_of(model))
+
+    @classmethod
+    def of_state(cls, model: _WeightHolder, state: Mapping[str, Tensor]) -> WeightLayout:
+        """Build the layout of a model whose :func:`tensors_of` are ``state``."""
         first: dict[int, str] = {}
         for name, parameter in model.named_parameters(remove_duplicate=False):
             first.setdefault(id(parameter), name)
@@ -101,12 +105,17 @@ def copy_weights(model: _WeightHolder, update: WeightUpdate, arrived: set[str] |
         WeightUpdateError: see :meth:`WeightLayout.distinct`.
     """
     started = time.perf_counter()
-    tensors = WeightLayout.of_model(model).distinct(update, arrived)
-    targets = dict(by_expert(model.state_dict(keep_vars=True).items()))
+    targets = tensors_of(model)
+    tensors = WeightLayout.of_state(model, targets).distinct(update, arrived)
     with torch.no_grad():
         for name, tensor in tensors.items():
             targets[name].copy_(tensor)
     return figures(tensors, time.perf_counter() - started)
+
+
+def tensors_of(model: _WeightHolder) -> dict[str, Tensor]:
+    """Return the parameters and buffers themselves, under a checkpoint's names."""
+    return dict(by_expert(model.state_dict(keep_vars=True).items()))
 
 
 class WeightTaker:

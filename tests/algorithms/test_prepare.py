@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from rlinf.algorithms import compute_advantages, policy_loss
-from rlinf.algorithms.prepare import AlgorithmState, prepare_batch, shuffled
+from rlinf.algorithms.prepare import AlgorithmState, OnPolicy, prepare_batch, shuffled
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import ObservationInputs
+from rlinf.data.messages import PolicyOutput
 from rlinf.schema import AlgorithmConfig, OverlongPenaltyConfig
 
 close = torch.testing.assert_close
@@ -275,3 +278,33 @@ def test_noise_exchanges_a_share_of_the_rewards(share, moved):
     # A few rewards of a random permutation stay in their places.
     assert moved * 0.9 <= int((noisy != rewards).sum()) <= moved
     assert torch.equal(noisy, shuffled(rewards, share, np.random.default_rng(3)))
+
+
+class Learner:
+    """Log-probabilities and values of all rows, and how often they were computed."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def evaluate(self, batch, *, reference=False):
+        self.calls += 1
+        return PolicyOutput(batch.rollout_logprobs, values=torch.ones_like(batch.rollout_logprobs))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "came", "calls"),
+    [(1, True, 0), (1, False, 1), (2, True, 1)],
+    ids=["one step", "one step without values", "two steps"],
+)
+def test_a_batch_of_one_optimiser_step_is_not_evaluated_before_it(epochs, came, calls):
+    step = {"update_epochs": epochs, "num_minibatches": 1}
+    algorithm = AlgorithmConfig(adv_type="gae", loss_type="actor_critic", **step)
+    facts = SimpleNamespace(needs_values=True, recomputes_logprobs=True, needs_reference=False, holds_fragments=True)
+    columns = {name: torch.zeros(2, 2, dtype=torch.bool) for name in ("terminated", "truncated")}
+    columns |= {name: torch.ones(2, 2) for name in ("old_values", "bootstrap_values") if came or name != "old_values"}
+    learner = Learner()
+    preparation = OnPolicy(algorithm, facts, learner)
+    batch, _ = preparation.prepare(batch_of([[1.0, 0.0]] * 2, [0, 1], **columns), 0)
+    assert learner.calls == calls
+    assert (batch.old_logprobs is None) == (calls == 0)
+    close(batch.old_values, torch.ones(2, 2))

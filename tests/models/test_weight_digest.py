@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rlinf.data.messages import WeightUpdate
+from rlinf.models import weight_digest
 from rlinf.models.weight_digest import DigestRequest, SentWeights, asked_of, differences, held_digests
 from rlinf.models.weight_update import WeightTaker
 
@@ -77,6 +78,21 @@ def test_parts_and_memory_that_is_not_aligned() -> None:
     gaps = torch.empty(12, 7).copy_(whole["head"].T).T
     assert not gaps.is_contiguous()
     assert found(sent, {**whole, "embed": shifted, "head": gaps}) == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 40, 4097])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+def test_a_small_tensor_has_the_digest_that_torch_reads(
+    size: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = torch.randint(-(2**63), 2**63 - 1, (size,), generator=torch.Generator().manual_seed(size))
+    tensor = words if dtype == torch.int64 else words.to(dtype)
+    asked = {"it": DigestRequest(5, whole=True)}
+    by_numpy = held_digests([("it", tensor)], asked)["it"]
+    monkeypatch.setattr(weight_digest, "_SMALL", -1)
+    by_torch = held_digests([("it", tensor)], asked)["it"]
+    assert by_numpy.bits == by_torch.bits
+    assert by_numpy.numbers.tolist() == by_torch.numbers.tolist()
 
 
 def test_sampled_places_move_with_the_version() -> None:
