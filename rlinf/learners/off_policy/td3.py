@@ -46,7 +46,7 @@ class Td3Objective(OffPolicyObjective[DeterministicActorCritic]):
         metrics = {"critic_loss": critic_loss.detach(), "q": judged.detach().mean()}
         if self.acts_now(number):
             with self.critic.flat.frozen():
-                loss = -self.policy.judge(sampled.inputs, self.policy.distribution(sampled.inputs))[0].mean()
+                loss = -self.policy.judge_by_first(sampled.inputs, self.policy.distribution(sampled.inputs)).mean()
             self.actor.descend(loss)
             metrics["actor_loss"] = loss.detach()
             assert self.target is not None

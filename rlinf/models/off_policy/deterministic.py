@@ -68,6 +68,7 @@ class DeterministicActorCritic(ActorAndCritics):
     single_critic: ClassVar[bool] = False
     """One critic judges, whatever `policy.num_critics` says."""
     head: TanhHead
+    critic: CriticEnsemble
 
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
@@ -84,3 +85,7 @@ class DeterministicActorCritic(ActorAndCritics):
     def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
         """Return the critics' estimates [critics, N] for actions [N, A] in [-1, 1]."""
         return self.critic(self.critic_encoder(inputs), actions)
+
+    def judge_by_first(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
+        """Return the first critic's estimates [N, 1]: an actor that follows it alone need not pay for the others."""
+        return self.critic.first(self.critic_encoder(inputs), actions)

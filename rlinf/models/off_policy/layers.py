@@ -75,6 +75,11 @@ class CriticEnsemble(nn.Module):
         single = actions is not None and self.outputs == 1
         return torch.cat(estimates, dim=1).T if single else torch.stack(estimates)
 
+    def first(self, features: Tensor, actions: Tensor) -> Tensor:
+        """Return the estimates [N, outputs] of the first critic alone."""
+        estimate: Tensor = self.critics[0](torch.cat([features, actions], dim=-1))
+        return estimate
+
 
 def quantile_fractions(count: int) -> Tensor:
     """Return the midpoints [count] of ``count`` equal parts of [0, 1] (Dabney et al., arXiv:1710.10044, lemma 2).
