@@ -228,3 +228,87 @@ def test_iterations_of_an_imported_entry_are_those_of_stable_baselines3(kind, tm
         learner.update(batch, step=step)
         for name, tensor in sb3_weights(model).items():
             close(policy.state_dict()[name], tensor, atol=2e-5, rtol=0)
+
+
+def sb3_parts(model, kind):
+    """Networks and targets of Stable-Baselines3's model, in the order of those of ours."""
+    actor, target = model.actor, model.critic_target
+    if kind == "sac":
+        heads = zip(actor.mu.parameters(), actor.log_std.parameters(), strict=True)
+        acting = [*actor.latent_pi.parameters(), *(torch.cat(pair) for pair in heads)]
+        return acting, list(model.critic.parameters()), list(target.parameters())
+    following = [*model.actor_target.parameters(), *target.parameters()]
+    return list(actor.parameters()), list(model.critic.parameters()), following
+
+
+def as_ours(theirs, like):
+    """A parameter as it lies in ours, whose first layers are transposed."""
+    return theirs.detach() if theirs.shape == like.shape else theirs.detach().T
+
+
+@pytest.mark.parametrize("kind", ["td3", "ddpg", "sac"])
+def test_replayed_updates_of_an_imported_entry_are_those_of_stable_baselines3(kind, tmp_path, monkeypatch):
+    """From the same weights, transitions and noise: losses, optimisers, delays, targets."""
+    import gymnasium
+    import stable_baselines3
+    from rlinf_import.page import page
+    from rlinf_import.reading import imported
+    from rlinf_import.sheet import Options
+    from stable_baselines3.common.type_aliases import ReplayBufferSamples
+
+    from rlinf.algorithms import catalog
+    from rlinf.base.user_code import imported as loaded
+    from rlinf.config import load
+    from rlinf.learners.off_policy.objective import Placement
+    from rlinf.learners.off_policy.replay_buffer import Transitions
+    from rlinf.train.assemble.simulator_policy import make_off_policy
+
+    updates, rows, gamma = 4, 32, 0.98
+    more = {"ent_coef": 0.1} if kind == "sac" else {}
+    written = {"n_timesteps": 100, "policy": "MlpPolicy", "gamma": gamma, "learning_rate": 1e-3, **more}
+    text = "".join(f"  {name}: {value}\n" for name, value in written.items())
+    (tmp_path / f"{kind}.yml").write_text(f"Pendulum-v1:\n{text}  policy_kwargs: dict(net_arch=[24, 16])\n")
+    (tmp_path / "entry.yaml").write_text(
+        page(imported("sb3", tmp_path / f"{kind}.yml", (), Options(environment="Pendulum-v1")))
+    )
+    config, env = load(tmp_path / "entry.yaml"), gymnasium.make("Pendulum-v1")
+    shape = {"policy_kwargs": {"net_arch": [24, 16]}, "seed": 0, "device": "cpu"}
+    model = getattr(stable_baselines3, kind.upper())("MlpPolicy", env, gamma=gamma, learning_rate=1e-3, **more, **shape)
+    model._setup_learn(100)
+    policy = make_off_policy(config, env.observation_space, env.action_space)
+    acting, judging, following = sb3_parts(model, kind)
+    with torch.no_grad():
+        for mine, theirs in zip(policy.parameters_of_actor(), acting, strict=True):
+            mine.copy_(as_ours(theirs, mine))
+        for mine, theirs in zip(policy.parameters_of_critic(), judging, strict=True):
+            mine.copy_(as_ours(theirs, mine))
+    make = loaded(catalog.off_policy(config.algorithm.loss_type).function)
+    objective = make(policy, config.algorithm, config.learner.optimizer, Placement())
+
+    g = torch.Generator().manual_seed(0)
+    noises: list[torch.Tensor] = []
+    if kind == "sac":  # the current actions are drawn before those that follow
+        monkeypatch.setattr(torch.distributions.normal, "_standard_normal", lambda *_, **__: noises.pop())
+    else:
+        normal = torch.Tensor.normal_
+        monkeypatch.setattr(
+            torch.Tensor, "normal_", lambda it, mean, std: it.copy_(std * noises[0]) if std else normal(it, mean, std)
+        )
+    for number in range(updates):
+        before, after = torch.randn(2, rows, 3, generator=g)
+        actions, rewards = 2 * torch.rand(rows, 1, generator=g) - 1, torch.randn(rows, 1, generator=g)
+        dones = (torch.rand(rows, 1, generator=g) < 0.2).float()
+        noise = torch.randn(objective.noise_draws, rows, 1, generator=g)
+        noises[:] = noise.unbind()
+        drawn = ReplayBufferSamples(before, actions, after, dones, rewards)
+        monkeypatch.setattr(model.replay_buffer, "sample", lambda *_, given=drawn, **__: given)
+        model.train(1, rows)
+        discounts = gamma * (1 - dones)[:, 0]
+        given = Transitions({"observation": before}, actions, rewards[:, 0], {"observation": after}, discounts)
+        if kind == "sac":
+            given = Transitions(given.inputs, torch.atanh(actions), given.rewards, given.next_inputs, discounts)
+        objective.improve(given, noise, number)
+    acting, judging, following = sb3_parts(model, kind)
+    networks = [*policy.parameters_of_actor(), *policy.parameters_of_critic()]
+    for mine, theirs in zip([*networks, *objective.target.weights.parts], [*acting, *judging, *following], strict=True):
+        close(mine.detach(), as_ours(theirs, mine), atol=2e-5, rtol=0)
