@@ -265,7 +265,7 @@ def test_replayed_updates_of_an_imported_entry_are_those_of_stable_baselines3(ki
 
     updates, rows, gamma = 4, 32, 0.98
     more = {"ent_coef": 0.1} if kind == "sac" else {}
-    written = {"n_timesteps": 100, "policy": "MlpPolicy", "gamma": gamma, "learning_rate": 1e-3, **more}
+    written = {"n_timesteps": 100, "policy": "MlpPolicy", "gamma": gamma, "learning_rate": 1e-3, "tau": 0.05, **more}
     text = "".join(f"  {name}: {value}\n" for name, value in written.items())
     (tmp_path / f"{kind}.yml").write_text(f"Pendulum-v1:\n{text}  policy_kwargs: dict(net_arch=[24, 16])\n")
     (tmp_path / "entry.yaml").write_text(
@@ -273,17 +273,21 @@ def test_replayed_updates_of_an_imported_entry_are_those_of_stable_baselines3(ki
     )
     config, env = load(tmp_path / "entry.yaml"), gymnasium.make("Pendulum-v1")
     shape = {"policy_kwargs": {"net_arch": [24, 16]}, "seed": 0, "device": "cpu"}
-    model = getattr(stable_baselines3, kind.upper())("MlpPolicy", env, gamma=gamma, learning_rate=1e-3, **more, **shape)
+    model = getattr(stable_baselines3, kind.upper())(
+        "MlpPolicy", env, gamma=gamma, learning_rate=1e-3, tau=0.05, **more, **shape
+    )
     model._setup_learn(100)
     policy = make_off_policy(config, env.observation_space, env.action_space)
     acting, judging, following = sb3_parts(model, kind)
-    with torch.no_grad():
-        for mine, theirs in zip(policy.parameters_of_actor(), acting, strict=True):
-            mine.copy_(as_ours(theirs, mine))
-        for mine, theirs in zip(policy.parameters_of_critic(), judging, strict=True):
-            mine.copy_(as_ours(theirs, mine))
     make = loaded(catalog.off_policy(config.algorithm.loss_type).function)
     objective = make(policy, config.algorithm, config.learner.optimizer, Placement())
+    networks = [*policy.parameters_of_actor(), *policy.parameters_of_critic()]
+    with torch.no_grad():
+        for theirs in following:
+            theirs += 0.1  # or they would hardly move
+        pairs = zip([*networks, *objective.target.weights.parts], [*acting, *judging, *following], strict=True)
+        for mine, theirs in pairs:
+            mine.copy_(as_ours(theirs, mine))
 
     g = torch.Generator().manual_seed(0)
     noises: list[torch.Tensor] = []
@@ -309,6 +313,5 @@ def test_replayed_updates_of_an_imported_entry_are_those_of_stable_baselines3(ki
             given = Transitions(given.inputs, torch.atanh(actions), given.rewards, given.next_inputs, discounts)
         objective.improve(given, noise, number)
     acting, judging, following = sb3_parts(model, kind)
-    networks = [*policy.parameters_of_actor(), *policy.parameters_of_critic()]
     for mine, theirs in zip([*networks, *objective.target.weights.parts], [*acting, *judging, *following], strict=True):
         close(mine.detach(), as_ours(theirs, mine), atol=2e-5, rtol=0)
