@@ -141,12 +141,13 @@ def _run(task: Task, side: str, seed: int) -> dict[str, float]:
 
 
 def figures(task: Task, side: str, rows: list[dict[str, float]]) -> list[Figure]:
-    """A case for each seed."""
-    found = []
-    for seed, row in enumerate(rows):
-        case = f"`{task.recipe}`, {task.env}, {task.steps:,} steps, seed {seed}"
-        found.append(Figure(case, f"{side}, success", round(row["success"], 2), n=EPISODES, seeds=(seed,)))
-        found.append(Figure(case, f"{side}, CPU-seconds", round(row["cpu_s"], 1), seeds=(seed,)))
+    """Mean over the seeds of success and CPU-seconds; intervals are their smallest and largest."""
+    found, seeds = [], tuple(range(len(rows)))
+    for name, words, count in (("success", "success", EPISODES * len(rows)), ("cpu_s", "CPU-seconds", None)):
+        values = [round(row[name], 2) for row in rows]
+        case, mean = f"{task.env}, {task.steps:,} steps", round(statistics.mean(values), 2)
+        ends = (min(values), max(values))
+        found.append(Figure(case, f"{side}, {words}", mean, interval=ends, n=count, seeds=seeds))
     return found
 
 
@@ -170,7 +171,8 @@ def main() -> None:
             rows.append(json.loads(done.stdout.strip().splitlines()[-1]))
             print(side, "seed", seed, {name: round(value, 2) for name, value in rows[-1].items()}, flush=True)
         if wanted.write:
-            save(wanted.write, figures(task, side, rows), intervals="", keep_others=True)
+            words = "smallest to largest of the seeds"
+            save(wanted.write, figures(task, side, rows), intervals=words, keep_others=True)
 
 
 if __name__ == "__main__":
