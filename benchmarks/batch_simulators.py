@@ -1,6 +1,7 @@
 """Batch simulators in JAX, trained here and by Brax's own PPO: environment steps per CPU-second, and returns.
 
     python benchmarks/batch_simulators.py --seeds 3 [--task brax] [--write]  # oneloop-rl[gymnax], [brax], [playground]
+    python benchmarks/batch_simulators.py --task playground --seeds 1 --iterations 20  # shorter than the recipe
 
 Ours are recipes of `config/sim/`. The peer is `brax.training.agents.ppo`, which MuJoCo Playground trains with, too; it
 has the networks, rates, batches, epochs, discounts and environment steps of the recipe. gymnax has no PPO of its own,
@@ -47,10 +48,10 @@ TASKS = {
 }
 
 
-def ours(task: Task, seed: int) -> dict[str, float]:
-    """Train the recipe whole."""
+def ours(task: Task, seed: int, *settings: str) -> dict[str, float]:
+    """Train the recipe."""
     with tempfile.TemporaryDirectory() as folder:
-        trainer = _trainer(task.recipe, seed, folder)
+        trainer = _trainer(task.recipe, seed, folder, *settings)
         marks = [(0.0, time.process_time())]
         for step in range(trainer.config.run.max_steps):
             steps = _step(trainer, step)["rollout/env_steps_total"]
@@ -60,7 +61,7 @@ def ours(task: Task, seed: int) -> dict[str, float]:
         return {**_speeds(marks), "return": statistics.mean(record.total for record in records)}
 
 
-def peers(task: Task, seed: int) -> dict[str, float]:
+def peers(task: Task, seed: int, *settings: str) -> dict[str, float]:
     """Train Brax's PPO on the environment of the recipe, with its settings."""
     import functools
 
@@ -70,7 +71,7 @@ def peers(task: Task, seed: int) -> dict[str, float]:
     from rlinf.config import load
     from rlinf.rollouts.vec_env.make_env import make_native_env
 
-    config = load(f"config/sim/{task.recipe}.yaml")
+    config = load(f"config/sim/{task.recipe}.yaml", settings)
     algorithm, optimizer = config.algorithm, config.learner.optimizer
     batch: Any = make_native_env(config.env, EPISODES).unwrapped
     hidden = tuple(config.policy.hidden_sizes)
@@ -170,18 +171,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=sorted(TASKS), help="this one alone")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--iterations", type=int, help="of training, in the place of the recipe's")
     parser.add_argument("--only", choices=SIDES)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     add_output(parser, "batch_simulators")
     wanted = parser.parse_args()
+    settings = [] if wanted.iterations is None else [f"run.max_steps={wanted.iterations}"]
     if wanted.one is not None:
-        print(json.dumps((ours if wanted.only == "rlinf" else peers)(TASKS[wanted.task], wanted.one)))
+        run = ours if wanted.only == "rlinf" else peers
+        print(json.dumps(run(TASKS[wanted.task], wanted.one, *settings)))
         return
     for name in [wanted.task] if wanted.task else TASKS:
         for side in [wanted.only] if wanted.only else SIDES:
             rows = []
             for seed in range(wanted.seeds):
                 command = [sys.executable, __file__, "--task", name, "--only", side, "--one", str(seed)]
+                command += [] if wanted.iterations is None else ["--iterations", str(wanted.iterations)]
                 alone = {**os.environ, "XLA_FLAGS": _ONE_THREAD, "OMP_NUM_THREADS": "1"}
                 done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=alone)
                 rows.append(json.loads(done.stdout.strip().splitlines()[-1]))
