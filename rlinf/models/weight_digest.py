@@ -128,12 +128,12 @@ def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, Digest
     read = iter(
         _read_together([(tensor, one) for (_, tensor, one), here in zip(chosen, small, strict=True) if not here])
     )
-    found: dict[str, TensorDigest] = {}
+    digests: dict[str, TensorDigest] = {}
     for (name, tensor, one), here in zip(chosen, small, strict=True):
         numbers, bits = _read_on_host(tensor, one) if here else next(read)
         dtype = str(tensor.dtype).removeprefix("torch.")
-        found[name] = TensorDigest(tuple(tensor.shape), dtype, one.salt, numbers, bits)
-    return found
+        digests[name] = TensorDigest(tuple(tensor.shape), dtype, one.salt, numbers, bits)
+    return digests
 
 
 def _is_small(tensor: Tensor) -> bool:
