@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rlinf.data.batch import Batch, Costs
 from rlinf.data.shards import DataParallelRank, RankBatch
-from rlinf.learners.step_plan import share_of_evaluation
+from rlinf.learners.step_plan import evaluate_share
 
 
 class Scorer:
@@ -36,12 +36,5 @@ class Scorer:
     def score(self, batch: Batch | RankBatch) -> tuple[Tensor, Tensor]:
         """Score this rank's share: (rows [B'], log-probabilities [B', T] float32 on the CPU); 0 where ``mask`` is
         false."""
-        batch = share_of_evaluation(batch, self)
-        pieces = batch.parts[0].micro_batches
-        results = [torch.zeros(0, batch.num_positions)]
-        with torch.no_grad():
-            for piece in pieces:
-                part = batch.select(piece).to(self.device)
-                output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=False)
-                results.append(output.logprobs.float().cpu())
-        return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int64), torch.cat(results)
+        rows, output = evaluate_share(self.policy, batch, self)
+        return rows, output.logprobs

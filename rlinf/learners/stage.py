@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rlinf.algorithms.objective import Objective
@@ -35,6 +36,19 @@ class Stage:
     @property
     def steps_per_batch(self) -> int:
         return self.epochs * self.minibatches
+
+    def saved(self, optimizer_steps: int) -> dict[str, Any]:
+        """Return what a checkpoint after ``optimizer_steps`` has of the stage, for :meth:`resumed`."""
+        return {"stage": self.name, "optimizer_steps": optimizer_steps, "steps_per_batch": self.steps_per_batch}
+
+    def resumed(self, saved: Mapping[str, Any], folder: Path) -> int:
+        """Compute the optimiser steps behind this stage (:meth:`place`).
+
+        Raises ValueError if the checkpoint in ``folder`` is another stage's.
+        """
+        if saved["stage"] != self.name:
+            raise ValueError(f"the checkpoint in {folder} is of stage {saved['stage']!r}, not {self.name!r}")
+        return self.place(saved)
 
     def place(self, saved: Mapping[str, Any]) -> int:
         """Compute the optimiser steps behind this stage, from a checkpoint's ``optimizer_steps`` and

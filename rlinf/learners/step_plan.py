@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from rlinf.data.advantage_spec import PreparedRows, Rows
 from rlinf.data.batch import Batch, Costs
+from rlinf.data.messages import PolicyOutput
 from rlinf.data.shards import DataParallelRank, LossCounts, RankBatch, StepShard, StepTotals, answered
 from rlinf.learners.partition import micro_batches, minibatches, shares
 from rlinf.learners.stage import Stage
@@ -108,6 +109,12 @@ class Divides(Protocol):
     def costs(self, batch: Batch) -> Costs: ...
 
 
+class _Evaluates(Divides, Protocol):
+    """A model, as far as it evaluates rows."""
+
+    device: torch.device
+
+
 class _DividesSteps(Divides, Protocol):
     """A learner, as far as optimiser steps are divided by it."""
 
@@ -137,6 +144,37 @@ def update_plan(facts: RowFacts, place: DataParallelRank, *, stage: Stage, seed:
                 steps.append(StepTotals(loss_counts(facts, rows), rewards, rows if chooses else None))
                 parts.append(_parts(_rows_with_gradient(rows, facts, stage), facts, place))
     return BatchPlan(parts, steps)
+
+
+@torch.no_grad()
+def evaluate_share(policy: Any, batch: Batch | RankBatch, model: _Evaluates) -> tuple[Tensor, PolicyOutput]:
+    """Evaluate ``model``'s share of the rows by ``policy``: (rows [B'], their columns [B', T] on the CPU)."""
+    batch = share_of_evaluation(batch, model)
+    (mine,) = batch.parts
+    outputs = []
+    for part, _ in batch.passes(mine):
+        part = part.to(model.device)
+        outputs.append(policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=False))
+    return join_outputs(mine.micro_batches, outputs, batch.num_positions)
+
+
+def join_outputs(
+    pieces: Sequence[Tensor], outputs: Sequence[PolicyOutput], positions: int
+) -> tuple[Tensor, PolicyOutput]:
+    """(rows [B'], their columns [B', T] in float32 on the CPU) of the micro-batches ``pieces``.
+
+    ``outputs`` are theirs, then those of blank passes.
+    """
+    used = outputs[: len(pieces)]
+    if not used:
+        empty = torch.zeros(0, positions)
+        return torch.zeros(0, dtype=torch.int64), PolicyOutput(empty, empty, empty)
+
+    def joined(name: str) -> Any:
+        columns = [getattr(output, name) for output in used]
+        return None if columns[0] is None else torch.cat(columns).float().cpu()
+
+    return torch.cat(tuple(pieces)), PolicyOutput(joined("logprobs"), joined("entropy"), joined("values"))
 
 
 def share_of_evaluation(batch: Batch | RankBatch, model: Divides) -> RankBatch:
