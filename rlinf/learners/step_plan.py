@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from rlinf.data.advantage_spec import PreparedRows, Rows
+from rlinf.data.advantage_spec import Rows, unprepared
 from rlinf.data.batch import Batch, Costs
 from rlinf.data.messages import PolicyOutput
 from rlinf.data.shards import DataParallelRank, LossCounts, RankBatch, StepShard, StepTotals, answered
@@ -39,9 +39,8 @@ class RowFacts:
     @classmethod
     def of(cls, rows: Rows, costs: Costs) -> Self:
         """Count the rows of a batch, wherever they are."""
-        here = rows.rows if isinstance(rows, PreparedRows) else rows
-        has_gradient = rows.pending.has_gradient if isinstance(rows, PreparedRows) else None
-        rewards = None
+        here, pending = unprepared(rows)
+        has_gradient, rewards = None if pending is None else pending.has_gradient, None
         if isinstance(here, Batch):
             if has_gradient is None and here.advantages is not None:
                 has_gradient = (here.mask & (here.advantages != 0)).any(dim=1)
