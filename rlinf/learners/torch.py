@@ -197,7 +197,11 @@ class TorchLearner(Offloadable):
         partial = [self._backward(mini, part, rows) for part, rows in mini.batch.passes(mini.part)]
         with timeline.span("sum of gradients"):
             self._sum_gradients()
-        return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
+        merged = reduce_metrics(partial, ranks=self.ranks)
+        metrics, skipped = mini.conclude(merged)
+        if not skipped:
+            metrics["grad_norm"] = self._step(merged["loss"][0])
+        return metrics, skipped
 
     def _backward(self, mini: Minibatch, part: Batch, rows: Tensor) -> PartialMetrics:
         """Add the gradient of ``part``, which are ``rows`` of the batch."""

@@ -229,7 +229,10 @@ class MegatronLearner(Offloadable):
         if (experts := self.config.num_moe_experts) is not None:
             self._load = collect_load(self.chunks, layers=self.config.num_layers, experts=experts, device=self.device)
             load = load_metrics(self._load)
-        metrics, skipped = mini.conclude(self._over_ranks(partial), self._step)
+        merged = self._over_ranks(partial)
+        metrics, skipped = mini.conclude(merged)
+        if not skipped:
+            metrics["grad_norm"] = self._step(merged["loss"][0])
         return {**metrics, **load}, skipped
 
     def _over_ranks(self, partial: list[PartialMetrics]) -> ReducedMetrics:
