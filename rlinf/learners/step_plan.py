@@ -108,12 +108,6 @@ class Divides(Protocol):
     def costs(self, batch: Batch) -> Costs: ...
 
 
-class _Evaluates(Divides, Protocol):
-    """A model, as far as it evaluates rows."""
-
-    device: torch.device
-
-
 class _DividesSteps(Divides, Protocol):
     """A learner, as far as optimiser steps are divided by it."""
 
@@ -143,18 +137,6 @@ def update_plan(facts: RowFacts, place: DataParallelRank, *, stage: Stage, seed:
                 steps.append(StepTotals(loss_counts(facts, rows), rewards, rows if chooses else None))
                 parts.append(_parts(_rows_with_gradient(rows, facts, stage), facts, place))
     return BatchPlan(parts, steps)
-
-
-@torch.no_grad()
-def evaluate_share(policy: Any, batch: Batch | RankBatch, model: _Evaluates) -> tuple[Tensor, PolicyOutput]:
-    """Evaluate ``model``'s share of the rows by ``policy``: (rows [B'], their columns [B', T] on the CPU)."""
-    batch = share_of_evaluation(batch, model)
-    (mine,) = batch.parts
-    outputs = []
-    for part, _ in batch.passes(mine):
-        part = part.to(model.device)
-        outputs.append(policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=False))
-    return join_outputs(mine.micro_batches, outputs, batch.num_positions)
 
 
 def join_outputs(

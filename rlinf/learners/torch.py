@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from rlinf.algorithms.metrics import PartialMetrics
 from rlinf.base import timeline
 from rlinf.base.random_streams import stream_seed
-from rlinf.data.batch import Batch, Costs
+from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
-from rlinf.data.shards import DataParallelRank, RankBatch
+from rlinf.data.shards import RankBatch
 from rlinf.data.split import split_by_size
 from rlinf.interfaces import TrainablePolicy
 from rlinf.learners.adam import Adam, clip_gradients, gradient_norm, update_ratio
@@ -32,14 +32,15 @@ from rlinf.learners.offload import STAY, Offloadable
 from rlinf.learners.precision import compare_with_float32
 from rlinf.learners.ranks import ONE_RANK, Ranks, own_shard, reduce_metrics, sum_gradients, whole_tensor
 from rlinf.learners.rmsprop import RMSprop
+from rlinf.learners.scorer import Replica
 from rlinf.learners.stage import Stage
-from rlinf.learners.step_plan import evaluate_share, share_of_update
+from rlinf.learners.step_plan import share_of_update
 from rlinf.learners.stored_policy import load_policy
 from rlinf.models.adapters import separable
 from rlinf.schema.learner import OffloadConfig
 
 
-class TorchLearner(Offloadable):
+class TorchLearner(Replica, Offloadable):
     """An `interfaces.Learner` of any `interfaces.TrainablePolicy` that is a torch module."""
 
     def __init__(
@@ -146,19 +147,10 @@ class TorchLearner(Offloadable):
         for parameter in self._trained:  # what the optimiser's own method does, without its bookkeeping of each call
             parameter.grad = None
 
-    def costs(self, batch: Batch) -> Costs:
-        """Return the cost of each row, by the policy's own rule."""
-        return self.policy.costs(batch.inputs, batch.mask)
-
-    @property
-    def data_place(self) -> DataParallelRank:
-        """Every rank has a share of the rows for itself."""
-        return DataParallelRank(self.rank, self.size, self.micro_batch_tokens)
-
     def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and values [B', T] on the CPU) of this rank's share."""
         with self._evaluated(reference) as policy:
-            return evaluate_share(policy, batch, self)
+            return self.evaluate_by(policy, batch)
 
     @contextmanager
     def _evaluated(self, reference: bool) -> Iterator[Any]:
