@@ -37,7 +37,7 @@ def measured(path: Path, stage: str, shots: str, changes: tuple[str, ...], tasks
     """Train with ``changes`` into ``path``, if there are any, and grade the policy; what the folder holds stays.
 
     Returns:
-        Greedy accuracy, that of lm-eval, and those of several samples: avg@k, pass@k.
+        Greedy accuracy, that of lm-eval, and those of several samples: avg@k, pass@k, maj@k.
     """
     path.mkdir(parents=True, exist_ok=True)
     if changes and not (path / "policy").exists():
@@ -61,7 +61,7 @@ def measured(path: Path, stage: str, shots: str, changes: tuple[str, ...], tasks
     shares = {
         "greedy accuracy": greedy["eval/accuracy"],
         "greedy accuracy, lm-eval": kept(path / f"{begin}_lm_eval.json", theirs),
-        **{f"{name}@{SAMPLES}": several[f"eval/{name}@{SAMPLES}"] for name in ("avg", "pass")},
+        **{f"{name}@{SAMPLES}": several[f"eval/{name}@{SAMPLES}"] for name in ("avg", "pass", "maj")},
     }
     found = []
     for name, share in shares.items():

@@ -241,12 +241,16 @@ def table(record: Record) -> str:
 
 
 def cell(figure: Figure) -> str:
-    """Return value, unit, interval and remark.
+    """Return value, unit, interval and remark; a change in bold if its interval excludes 0.
 
     >>> cell(Figure("a", "b", 0.5, interval=(0.4, 0.6)))
     '0.5 [0.4, 0.6]'
+    >>> [cell(Figure("a", "b", 0.5, interval=(low, 0.6), change=True)) for low in (0.4, -0.1)]
+    ['**0.5** [0.4, 0.6]', '0.5 [-0.1, 0.6]']
     """
     parts = [] if figure.value is None else [_text(figure.value) + (f" {figure.unit}" if figure.unit else "")]
+    if figure.change and figure.interval and not figure.interval[0] <= 0 <= figure.interval[1]:
+        parts = [f"**{part}**" for part in parts]
     parts += [f"[{', '.join(map(_text, figure.interval))}]"] if figure.interval else []
     parts += [figure.remark] if figure.remark else []
     return " ".join(parts)
