@@ -20,7 +20,8 @@ from records import ROOT, Figure, add_output, save
 from train_once import kept
 
 from rlinf.config import load
-from rlinf.train import run
+from rlinf.data.messages import Metrics
+from rlinf.train import evaluate_run, run
 from rlinf.train.evaluation.intervals import mean_interval
 
 RECIPE = ROOT / "config" / "math" / "families.yaml"
@@ -35,22 +36,30 @@ def trained(path: Path, seed: int, changes: Sequence[str]) -> Accuracies:
 
     def measure() -> Accuracies:
         quiet = ("cluster.backend=local", "logging.progress=none", "logging.tensorboard=false", "checkpoint.every=0")
-        metrics = run(load(RECIPE, (f"run.dir={path}", f"run.seed={seed}", *quiet, *changes)), report=False).metrics
-        return {name: metrics[f"eval/accuracy/{name}"] for name in FAMILIES}
+        config = load(RECIPE, (f"run.dir={path}", f"run.seed={seed}", *quiet, *changes))
+        return by_family(run(config, report=False).metrics)
 
     found: Accuracies = kept(path.with_suffix(".json"), measure)
     return found
 
 
+def right_without_mark(path: Path) -> Accuracies:
+    """Return the shares of responses of the run in ``path`` that are the right answer and nothing else."""
+    plain = ("evaluation.env_kwargs.answer_format=plain", "evaluation.env_kwargs.demonstrations=null")
+    file = path.with_name(f"{path.name}_unmarked.json")
+    found: Accuracies = kept(file, lambda: by_family(evaluate_run(str(path), plain).metrics))
+    return found
+
+
+def by_family(metrics: Metrics) -> Accuracies:
+    return {name: metrics[f"eval/accuracy/{name}"] for name in FAMILIES}
+
+
 def on_one(family: str, start: Path) -> tuple[str, ...]:
     """Return the settings of GRPO on ``family`` alone from the policy of the run ``start``."""
     tasks = [{**task, "weight": int(task["name"] == family)} for task in TASKS]
-    return (*from_policy(start), "evaluation.at_start=false", f"env.tasks={json.dumps(tasks)}")
-
-
-def from_policy(start: Path) -> tuple[str, ...]:
-    """Return the settings of a run that begins with the policy of the run ``start``."""
-    return (f"policy.path={start / 'policy'}", "policy.architecture=null", "sft.steps=0")
+    policy = (f"policy.path={start / 'policy'}", "policy.architecture=null", "sft.steps=0")
+    return (*policy, "evaluation.at_start=false", f"env.tasks={json.dumps(tasks)}")
 
 
 def figures(
@@ -79,9 +88,7 @@ def main() -> None:
     seeds = tuple(map(int, options.seeds.split(",")))
     options.out.mkdir(parents=True, exist_ok=True)
     before = trained(options.out / "warm", 0, ("run.max_steps=0", *options.changes))
-    plain = ("env.kwargs.answer_format=plain", "env.kwargs.demonstrations=null")
-    changes = ("run.max_steps=0", *from_policy(options.out / "warm"), *plain, *options.changes)
-    unmarked = trained(options.out / "unmarked", 0, changes)
+    unmarked = right_without_mark(options.out / "warm")
     print("warm start", before, unmarked, flush=True)
     after: dict[str, list[Accuracies]] = {name: [] for name in FAMILIES}
     for seed in seeds:
