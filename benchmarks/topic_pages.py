@@ -53,8 +53,7 @@ figure; its kind is given on the page of the topic. An older figure without a re
 new interval does not overlap the committed one. `python benchmarks/NAME.py --write` replaces one committed record, and
 `make docs` renews these pages. Long benchmarks take hours; their docstrings say how to start them.
 
-Earlier figures, and the notes on how they came about, are in the history of `benchmarks/RESULTS.md`
-(`git log -- benchmarks/RESULTS.md`).
+Earlier figures: `git log -- benchmarks/RESULTS.md`.
 """
 
 
