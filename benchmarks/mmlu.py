@@ -30,6 +30,7 @@ RECIPE = ROOT / "config" / "smollm2" / "mmlu.yaml"
 DATA = {"no examples": ROOT / "build" / "mmlu", "3 examples": ROOT / "build" / "mmlu" / "few_shot"}
 MODEL = ROOT / "models" / "smollm2"
 SAMPLES = 8
+SEED = 0
 LETTER = LmTask("letters", "{{prompt}}", "{{answer}}", pattern=r"\b([A-D])\b", tokens=2)
 
 
@@ -41,7 +42,7 @@ def measured(path: Path, stage: str, shots: str, changes: tuple[str, ...], tasks
     """
     path.mkdir(parents=True, exist_ok=True)
     if changes and not (path / "policy").exists():
-        train_once(RECIPE, path, 0, (*changes, "evaluation.size=0", "checkpoint.every=0"))
+        train_once(RECIPE, path, SEED, (*changes, "evaluation.size=0", "checkpoint.every=0"))
     policy = path / "policy" if changes else MODEL
     data, case, begin = DATA[shots] / "eval.jsonl", f"{stage}, {shots}", f"{DATA[shots].name}_{tasks}"
 
@@ -66,7 +67,8 @@ def measured(path: Path, stage: str, shots: str, changes: tuple[str, ...], tasks
     found = []
     for name, share in shares.items():
         low, high = wilson(share * tasks, tasks)
-        found.append(Figure(case, name, round(share, 3), "", (round(low, 3), round(high, 3)), tasks))
+        seeds = (SEED,) if changes else None
+        found.append(Figure(case, name, round(share, 3), "", (round(low, 3), round(high, 3)), tasks, seeds))
     print(*found, sep="\n", flush=True)
     return found
 
