@@ -2,7 +2,7 @@
 
     python benchmarks/transfer.py [--seeds 0,1,2] [--out FOLDER] [--write] [KEY=VALUE ...]
 
-`rlinf sft config/math/families.yaml` makes the policy that every run starts from. A run is the recipe's GRPO with the
+`rlinf sft config/agents/families.yaml` makes the policy that every run starts from. A run is the recipe's GRPO with the
 weight of all families but one at 0. Each leaves its accuracies in a JSON file of the folder, and what the folder holds
 is not made again. Changes of accuracy are taken run by run; their intervals are over seeds. Answers that are right but
 lack the mark are counted once, before: what GRPO can gain by the form alone.
@@ -24,7 +24,7 @@ from rlinf.data.messages import Metrics
 from rlinf.train import evaluate_run, run
 from rlinf.train.evaluation.intervals import mean_interval
 
-RECIPE = ROOT / "config" / "math" / "families.yaml"
+RECIPE = ROOT / "config" / "agents" / "families.yaml"
 TASKS = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))["env"]["tasks"]
 FAMILIES = tuple(str(task["name"]) for task in TASKS)
 Accuracies = dict[str, float]
