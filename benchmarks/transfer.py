@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -63,7 +63,11 @@ def on_one(family: str, start: Path) -> tuple[str, ...]:
 
 
 def figures(
-    before: Accuracies, unmarked: Accuracies, after: dict[str, Sequence[Accuracies]], tasks: int, seeds: tuple[int, ...]
+    before: Accuracies,
+    unmarked: Accuracies,
+    after: Mapping[str, Sequence[Accuracies]],
+    tasks: int,
+    seeds: tuple[int, ...],
 ) -> list[Figure]:
     """Return a row a trained family, a column a graded one: the mean change, and its interval over seeds."""
     found = []
