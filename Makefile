@@ -65,9 +65,9 @@ test: .venv/.installed-dev
 	$(PYTEST) $(PARALLEL) --durations 10 -m "not slow and not browser and not faults and $(NOT_HERE)" \
 	    --ignore tests/architecture
 
-# Real vLLM engines on the CPU: installs vLLM into .venv (about 90 s, 2 GB).
+# Real vLLM engines on the CPU: installs vLLM into .venv (about 90 s, 2 GB). Two at once: each has one thread.
 test-vllm: .venv/.installed-vllm
-	$(PYTEST) -m "vllm and not gpu" $(VLLM_TESTS)
+	$(PYTEST) $(subst -n 3,-n 2,$(PARALLEL)) -m "vllm and not gpu" $(VLLM_TESTS)
 
 # Pages of real runs in Chromium (apt-get install chromium chromium-driver).
 test-browser: .venv/.installed-dev

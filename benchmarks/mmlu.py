@@ -30,6 +30,7 @@ RECIPE = ROOT / "config" / "smollm2" / "mmlu.yaml"
 DATA = {"no examples": ROOT / "build" / "mmlu", "3 examples": ROOT / "build" / "mmlu" / "few_shot"}
 MODEL = ROOT / "models" / "smollm2"
 SAMPLES = 8
+SEED = 0
 LETTER = LmTask("letters", "{{prompt}}", "{{answer}}", pattern=r"\b([A-D])\b", tokens=2)
 
 
@@ -37,11 +38,11 @@ def measured(path: Path, stage: str, shots: str, changes: tuple[str, ...], tasks
     """Train with ``changes`` into ``path``, if there are any, and grade the policy; what the folder holds stays.
 
     Returns:
-        Greedy accuracy, that of lm-eval, and those of several samples: avg@k, pass@k.
+        Greedy accuracy, that of lm-eval, and those of several samples: avg@k, pass@k, maj@k.
     """
     path.mkdir(parents=True, exist_ok=True)
     if changes and not (path / "policy").exists():
-        train_once(RECIPE, path, 0, (*changes, "evaluation.size=0", "checkpoint.every=0"))
+        train_once(RECIPE, path, SEED, (*changes, "evaluation.size=0", "checkpoint.every=0"))
     policy = path / "policy" if changes else MODEL
     data, case, begin = DATA[shots] / "eval.jsonl", f"{stage}, {shots}", f"{DATA[shots].name}_{tasks}"
 
@@ -61,12 +62,13 @@ def measured(path: Path, stage: str, shots: str, changes: tuple[str, ...], tasks
     shares = {
         "greedy accuracy": greedy["eval/accuracy"],
         "greedy accuracy, lm-eval": kept(path / f"{begin}_lm_eval.json", theirs),
-        **{f"{name}@{SAMPLES}": several[f"eval/{name}@{SAMPLES}"] for name in ("avg", "pass")},
+        **{f"{name}@{SAMPLES}": several[f"eval/{name}@{SAMPLES}"] for name in ("avg", "pass", "maj")},
     }
     found = []
     for name, share in shares.items():
         low, high = wilson(share * tasks, tasks)
-        found.append(Figure(case, name, round(share, 3), "", (round(low, 3), round(high, 3)), tasks))
+        seeds = (SEED,) if changes else None
+        found.append(Figure(case, name, round(share, 3), "", (round(low, 3), round(high, 3)), tasks, seeds))
     print(*found, sep="\n", flush=True)
     return found
 

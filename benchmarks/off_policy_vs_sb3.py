@@ -148,13 +148,13 @@ def peers(task: Task, seed: int) -> dict[str, float]:
 
 
 def figures(task: Task, side: str, rows: list[dict[str, float]]) -> list[Figure]:
-    """A case for each seed."""
-    found = []
-    for seed, row in enumerate(rows):
-        env = f"{task.env} without velocity" if task.wrapped else task.env
-        case = f"`{task.recipe}`, {env}, {task.steps:,} steps, seed {seed}"
-        found.append(Figure(case, f"{side}, return", round(row["return"], 1), n=20, seeds=(seed,)))
-        found.append(Figure(case, f"{side}, CPU-seconds", round(row["cpu_s"]), seeds=(seed,)))
+    """Mean over the seeds of return and CPU-seconds; intervals are their smallest and largest."""
+    env = f"{task.env} without velocity" if task.wrapped else task.env
+    case, seeds, found = f"`{task.recipe}`, {env}, {task.steps:,} steps", tuple(range(len(rows))), []
+    for name, words, count in (("return", "return", 20 * len(rows)), ("cpu_s", "CPU-seconds", None)):
+        values = [round(row[name], 1) for row in rows]
+        mean, ends = round(statistics.mean(values), 1), (min(values), max(values))
+        found.append(Figure(case, f"{side}, {words}", mean, interval=ends, n=count, seeds=seeds))
     return found
 
 
@@ -185,7 +185,8 @@ def main() -> None:
         means = {name: round(statistics.mean(row[name] for row in rows), 2) for name in rows[0]}
         print(f"{side}: mean of {len(rows)}: {means}", flush=True)
         if wanted.write:
-            save(wanted.write, figures(task, side, rows), intervals="", keep_others=True)
+            words = "smallest to largest of the seeds"
+            save(wanted.write, figures(task, side, rows), intervals=words, keep_others=True)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,8 @@ class Figure:
     """Held-out tasks, episodes or repeats behind the value; None if not recorded."""
     seeds: tuple[int, ...] | None = None
     remark: str = ""
+    change: bool = False
+    """A difference: pages show it in bold if its interval excludes 0."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,10 @@ def load_all(folder: Path = RESULTS) -> dict[str, Record]:
 def dump(record: Record, path: Path) -> None:
     """Write a record, one figure a line."""
     fields = asdict(record)
-    figures = [json.dumps(one, ensure_ascii=False) for one in fields.pop("figures")]
+    figures = [
+        json.dumps({key: value for key, value in one.items() if key != "change" or value}, ensure_ascii=False)
+        for one in fields.pop("figures")
+    ]
     if fields["curves"] is None:
         del fields["curves"]
     lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in fields.items()]

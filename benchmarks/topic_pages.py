@@ -53,8 +53,7 @@ figure; its kind is given on the page of the topic. An older figure without a re
 new interval does not overlap the committed one. `python benchmarks/NAME.py --write` replaces one committed record, and
 `make docs` renews these pages. Long benchmarks take hours; their docstrings say how to start them.
 
-Earlier figures, and the notes on how they came about, are in the history of `benchmarks/RESULTS.md`
-(`git log -- benchmarks/RESULTS.md`).
+Earlier figures: `git log -- benchmarks/RESULTS.md`.
 """
 
 
@@ -123,10 +122,10 @@ SUMMARY = (
         True,
     ),
     Row(
-        "TD3 on Pendulum, 8,000 steps: return of seed 0",
+        "TD3 on Pendulum, 8,000 steps: return",
         "off_policy_vs_sb3",
-        ("`pendulum_td3`, Pendulum-v1, 8,000 steps, seed 0", "rlinf, return"),
-        ("`pendulum_td3`, Pendulum-v1, 8,000 steps, seed 0", "peer, return"),
+        ("`pendulum_td3`, Pendulum-v1, 8,000 steps", "rlinf, return"),
+        ("`pendulum_td3`, Pendulum-v1, 8,000 steps", "peer, return"),
         "Stable-Baselines3 2.9",
     ),
     Row(
@@ -241,12 +240,16 @@ def table(record: Record) -> str:
 
 
 def cell(figure: Figure) -> str:
-    """Return value, unit, interval and remark.
+    """Return value, unit, interval and remark; a change in bold if its interval excludes 0.
 
     >>> cell(Figure("a", "b", 0.5, interval=(0.4, 0.6)))
     '0.5 [0.4, 0.6]'
+    >>> [cell(Figure("a", "b", 0.5, interval=(low, 0.6), change=True)) for low in (0.4, -0.1)]
+    ['**0.5** [0.4, 0.6]', '0.5 [-0.1, 0.6]']
     """
     parts = [] if figure.value is None else [_text(figure.value) + (f" {figure.unit}" if figure.unit else "")]
+    if figure.change and figure.interval and not figure.interval[0] <= 0 <= figure.interval[1]:
+        parts = [f"**{part}**" for part in parts]
     parts += [f"[{', '.join(map(_text, figure.interval))}]"] if figure.interval else []
     parts += [figure.remark] if figure.remark else []
     return " ".join(parts)

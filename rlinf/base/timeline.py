@@ -76,6 +76,14 @@ def end() -> list[Span]:
     return result.spans
 
 
+def switch(on: bool) -> list[Span]:
+    """Begin to record, or end it and return the spans."""
+    if not on:
+        return end()
+    begin()
+    return []
+
+
 def recording() -> bool:
     """Return whether this process records spans."""
     return _recorder is not None

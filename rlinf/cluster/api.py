@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, overload
 
+from rlinf.base import timeline
 from rlinf.base.timeline import Span
 from rlinf.cluster.errors import WorkerError, WorkerRefused
 from rlinf.cluster.failure import Failure
@@ -284,6 +285,8 @@ class Cluster(ABC):
 
     concurrent: ClassVar[bool] = True
     """Calls run beside the caller; otherwise a call has returned when :meth:`WorkerGroup.submit_one` does."""
+    _groups: Mapping[str, WorkerGroup]
+    """Those that were started, by name."""
 
     def spawn(
         self, name: str, build: Build, *, n: int = 1, resources: Resources | None = None, rendezvous: bool = False
@@ -324,9 +327,10 @@ class Cluster(ABC):
         :raises WorkerTimeout: a call among them is past its own deadline.
         """
 
-    @abstractmethod
     def record_spans(self, on: bool) -> list[Span]:
         """Begin to record what runs in this process and in all workers, or end it and return the spans."""
+        groups = list(self._groups.values())
+        return [*timeline.switch(on), *(span for group in groups for span in group.record_spans(on))]
 
     @abstractmethod
     def close(self) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlinf.cluster.api import Assembled, Cluster, Handle, WorkerGroup
 from rlinf.cluster.errors import WorkerError
-from rlinf.data.advantage_spec import PendingAdvantages, PreparedRows, Rows
+from rlinf.data.advantage_spec import PendingAdvantages, PreparedRows, Rows, unprepared
 from rlinf.data.batch import OPTIONAL_COLUMNS, Batch
 from rlinf.data.inputs import ObservationInputs
 from rlinf.data.messages import PolicyOutput
@@ -149,8 +149,8 @@ class BatchCalls:
         if facts is None or plan is None:
             return [self._whole(rows)] * self._group.size, None
         own = plan.by_share(facts)
-        spec = rows.pending.spec if isinstance(rows, PreparedRows) else None
-        here = rows.rows if isinstance(rows, PreparedRows) else rows
+        here, pending = unprepared(rows)
+        spec = None if pending is None else pending.spec
         if isinstance(here, Batch) and isinstance(here.inputs, ObservationInputs):
             common = self._cluster.share(BroadcastFacts(plan.steps, None, spec, observed))
             # Drop from the batch the columns that no rank reads and that a batch can be without.
@@ -171,8 +171,7 @@ class BatchCalls:
 
     def _whole(self, rows: Rows) -> Any:
         """All rows, as every rank is given them."""
-        pending = rows.pending if isinstance(rows, PreparedRows) else None
-        here = rows.rows if isinstance(rows, PreparedRows) else rows
+        here, pending = unprepared(rows)
         if isinstance(here, RemoteRows):
             names = [name for remote in here.columns for name in remote.names]
             ((placed, ragged),) = _remote_columns(here, names)

@@ -162,10 +162,7 @@ class Host:
 
     def record_spans(self, on: bool) -> list[Span]:
         """Begin to record what runs here, or end it and return the spans."""
-        if on:
-            timeline.begin()
-            return []
-        return timeline.end()
+        return timeline.switch(on)
 
     def stack(self) -> str:
         """Where the running call is now, innermost frame last."""

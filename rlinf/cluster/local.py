@@ -212,12 +212,6 @@ class LocalCluster(Cluster):
     def wait_any(self, pending: Sequence[Pending], timeout: float | None = None) -> list[Pending]:
         return list(pending)
 
-    def record_spans(self, on: bool) -> list[Span]:
-        if on:
-            timeline.begin()
-            return []
-        return timeline.end()
-
     def close(self) -> None:
         import torch
 

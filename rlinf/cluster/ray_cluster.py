@@ -15,8 +15,6 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from rlinf.base import timeline
-from rlinf.base.timeline import Span
 from rlinf.cluster import waiting
 from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Starting, Stream
 from rlinf.cluster.errors import ClusterError, PlacementError
@@ -108,13 +106,6 @@ class RayCluster(Cluster):
         limit = float("inf") if timeout is None else time.monotonic() + timeout
         waited = {_handle(one): one for one in pending}
         return [waited[handle] for handle in waiting.wait_first(list(waited), limit)] if waited else []
-
-    def record_spans(self, on: bool) -> list[Span]:
-        groups = list(self._groups.values())
-        if on:
-            timeline.begin()
-            return [span for group in groups for span in group.record_spans(on)]
-        return [*timeline.end(), *(span for group in groups for span in group.record_spans(on))]
 
     def close(self) -> None:
         if self._closed:

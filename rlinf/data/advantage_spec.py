@@ -126,3 +126,8 @@ class PreparedRows:
 
 Rows = Batch | RemoteRows | PreparedRows
 """The rows of a training iteration: complete, elsewhere, or with advantages that ranks compute."""
+
+
+def unprepared(rows: Rows) -> tuple[Batch | RemoteRows, PendingAdvantages | None]:
+    """Return the rows themselves, and the advantages that ranks compute of them, if they are prepared."""
+    return (rows.rows, rows.pending) if isinstance(rows, PreparedRows) else (rows, None)

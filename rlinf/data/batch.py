@@ -30,8 +30,9 @@ from rlinf.data.columns import (
     column,
     groups_of,
     join_columns,
-    join_names,
+    join_facts,
     kinds_of,
+    select_facts,
 )
 from rlinf.data.inputs import BatchError, Inputs, TextInputs, picked
 
@@ -133,15 +134,13 @@ class Batch(ColumnGroup):
     def select(self, rows: Tensor | Sequence[int]) -> Self:
         """Select the rows named by an int64 index [B'], in that order."""
         index = torch.as_tensor(rows, dtype=torch.int64)
-        positions = index.tolist() if self.metadata or self.domains is not None else []
         # Rows of a batch that was checked fit each other: for small minibatches another check costs as much as they do.
         selected = object.__new__(type(self))
         vars(selected).update(
             vars(self),
             **self.changed(lambda _, tensor: tensor.index_select(0, index.to(tensor.device))),
+            **select_facts(self, index),
             inputs=self.inputs.select(index),
-            domains=None if self.domains is None else [self.domains[i] for i in positions],
-            metadata={name: [values[i] for i in positions] for name, values in self.metadata.items()},
         )
         return selected
 
@@ -245,8 +244,7 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     ]
     return first.replace(
         inputs=type(first.inputs).join([batch.inputs for batch in fitted]),
-        metadata={name: [value for batch in batches for value in batch.metadata[name]] for name in first.metadata},
-        domains=join_names([batch.domains for batch in batches]),
+        **join_facts(batches),
         **join_columns(fitted),
     )
 

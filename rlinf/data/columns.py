@@ -162,15 +162,27 @@ def join_columns(parts: Sequence[ColumnGroup]) -> dict[str, Any]:
     return values
 
 
-def join_names(parts: Sequence[Sequence[str] | None]) -> list[str] | None:
-    """Join the names of task families [B] of all parts; None if no part has any.
+def select_facts(rows: Any, index: Tensor) -> dict[str, Any]:
+    """Select the ``domains`` and ``metadata`` of the rows of a batch, here or elsewhere, by an int64 index [B']."""
+    numbers = index.tolist() if rows.metadata or rows.domains is not None else []
+    return {
+        "domains": None if rows.domains is None else [rows.domains[number] for number in numbers],
+        "metadata": {name: [values[number] for number in numbers] for name, values in rows.metadata.items()},
+    }
 
-    :raises BatchError: only some have.
+
+def join_facts(parts: Sequence[Any]) -> dict[str, Any]:
+    """Join the ``domains`` and ``metadata`` of all parts, rows of batches.
+
+    :raises BatchError: only some of them have domains.
     """
-    there = [part for part in parts if part is not None]
-    if 0 < len(there) < len(parts):
+    domains = [part.domains for part in parts if part.domains is not None]
+    if 0 < len(domains) < len(parts):
         raise BatchError("domains is present in some of the batches only")
-    return [name for part in there for name in part] if there else None
+    return {
+        "domains": [name for part in domains for name in part] if domains else None,
+        "metadata": {name: [value for part in parts for value in part.metadata[name]] for name in parts[0].metadata},
+    }
 
 
 @dataclass(frozen=True)

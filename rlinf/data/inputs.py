@@ -12,6 +12,13 @@ from torch import Tensor
 
 _NEXT = "next_"
 """Before a leaf's name: that of the observation that follows."""
+_SINGLE = {
+    "episode_starts": "episode_start",
+    "recurrent_state": "recurrent_state",
+    "executed": "executed",
+    "row_refs": "row_refs",
+}
+"""Attributes of observation inputs that are one tensor, and their names in files."""
 ROW_BITS = 32
 """Bits for the row in a reference to a row of a store; the number of the store stands above them."""
 
@@ -197,12 +204,7 @@ class ObservationInputs(Inputs):
     """Known to the driver alone."""
 
     def named(self) -> dict[str, Tensor]:
-        single = {
-            "episode_start": self.episode_starts,
-            "recurrent_state": self.recurrent_state,
-            "executed": self.executed,
-            "row_refs": self.row_refs,
-        }
+        single = {name: getattr(self, attribute) for attribute, name in _SINGLE.items()}
         return {
             **self.observations,
             **{_NEXT + name: leaf for name, leaf in self.next_observations.items()},
@@ -217,8 +219,8 @@ class ObservationInputs(Inputs):
                 raise BatchError(f"inputs: {name} must {expected}, got {tuple(tensor.shape)}")
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        state = None if self.recurrent_state is None else change(self.recurrent_state)
-        return replace(self._map_decisions(change), recurrent_state=state)
+        changed = {name: change(tensor) for name, tensor in self.named().items()}
+        return replace(self, **_observation_fields(changed))
 
     def fit(self, decisions: int) -> Self:
         fitted = self._map_decisions(lambda tensor: fit(tensor, decisions, 0))
@@ -286,14 +288,8 @@ class ObservationInputs(Inputs):
 
     def _map_decisions(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Change every tensor that has a T."""
-        return replace(
-            self,
-            observations={name: change(leaf) for name, leaf in self.observations.items()},
-            next_observations={name: change(leaf) for name, leaf in self.next_observations.items()},
-            episode_starts=None if self.episode_starts is None else change(self.episode_starts),
-            executed=None if self.executed is None else change(self.executed),
-            row_refs=None if self.row_refs is None else change(self.row_refs),
-        )
+        without_state = replace(self, recurrent_state=None)
+        return replace(without_state.map(change), recurrent_state=self.recurrent_state)
 
 
 def picture_column(rows: Sequence[Sequence[str]]) -> Tensor:
@@ -356,11 +352,6 @@ def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 def _observation_fields(named: Mapping[str, Tensor]) -> dict[str, Any]:
     rest = dict(named)
-    single = {
-        "episode_starts": rest.pop("episode_start", None),
-        "recurrent_state": rest.pop("recurrent_state", None),
-        "executed": rest.pop("executed", None),
-        "row_refs": rest.pop("row_refs", None),
-    }
+    single = {attribute: rest.pop(name, None) for attribute, name in _SINGLE.items()}
     following = {name.removeprefix(_NEXT): rest.pop(name) for name in named if name.startswith(_NEXT)}
     return {"observations": rest, "next_observations": following, **single}

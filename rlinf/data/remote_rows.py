@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlinf.data.batch import Batch, concatenate
-from rlinf.data.columns import ColumnGroup, RewardDetails, TurnCredit, column, join_columns, join_names
+from rlinf.data.columns import ColumnGroup, RewardDetails, TurnCredit, column, join_columns, join_facts, select_facts
 from rlinf.data.inputs import ROW_BITS, TextInputs, numbered_among
 from rlinf.data.ragged import LazyText, RowStore
 
@@ -135,13 +135,11 @@ class RemoteRows(ColumnGroup):
     def select(self, rows: Tensor | Sequence[int]) -> Self:
         """Select the rows of an int64 index [B'], in that order; nothing is fetched."""
         index = torch.as_tensor(rows, dtype=torch.int64)
-        numbers = index.tolist()
         return self.replace(
             **self.changed(lambda _, tensor: tensor.index_select(0, index)),
             inputs=self.inputs.select(index),
             columns=tuple(columns.select(index) for columns in self.columns),
-            domains=None if self.domains is None else [self.domains[i] for i in numbers],
-            metadata={name: [values[i] for i in numbers] for name, values in self.metadata.items()},
+            **select_facts(self, index),
         )
 
     def flags(self) -> dict[str, Tensor]:
@@ -199,6 +197,5 @@ def join_rows(parts: Sequence[Batch | RemoteRows]) -> Batch | RemoteRows:
         inputs=TextInputs.join([part.inputs for part in remote]),
         num_positions=positions,
         columns=tuple(RemoteColumns.join(same) for same in zip(*(part.columns for part in remote), strict=True)),
-        domains=join_names([part.domains for part in remote]),
-        metadata={name: [value for part in remote for value in part.metadata[name]] for name in first.metadata},
+        **join_facts(remote),
     )

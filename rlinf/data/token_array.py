@@ -15,7 +15,7 @@ class TokenArray(Sequence[Number], Generic[Number]):
 
     A tuple of Python numbers takes 30 bytes a number, and pickling it a hundred times as long.
 
-    >>> tokens = Column.ints([5, 6, 7])
+    >>> tokens = TokenArray.ints([5, 6, 7])
     >>> tokens[:2] + tokens[2:] == (5, 6, 7), (4,) + tokens
     (True, (4, 5, 6, 7))
     """

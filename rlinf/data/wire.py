@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.data.advantage_spec import AdvantageSpec, PendingAdvantages, PreparedRows, Rows
+from rlinf.data.advantage_spec import AdvantageSpec, PendingAdvantages, Rows, unprepared
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import TextInputs, named_inputs
 from rlinf.data.ragged import RaggedRows
@@ -50,11 +50,6 @@ class _RaggedField:
     dtype: torch.dtype
     """As it travels: token ids as int32."""
 
-    def numbers(self, column: Tensor) -> np.ndarray:
-        """Return the column [B, T] as it is sent."""
-        numbers: np.ndarray = column.to(self.dtype).contiguous().numpy()
-        return numbers
-
 
 @dataclass(frozen=True)
 class RowFormat:
@@ -93,7 +88,10 @@ class RowFormat:
         lengths = columns[_LENGTHS][chosen]
         ends = (self.width + lengths * sum(field.dtype.itemsize for field in self.ragged)).cumsum(0)
         records = np.empty(int(ends[-1]), np.uint8)
-        sources = [(field.dtype.itemsize, field.numbers(columns[field.name]).view(np.uint8)) for field in self.ragged]
+        sources = [
+            (field.dtype.itemsize, columns[field.name].to(field.dtype).contiguous().numpy().view(np.uint8))
+            for field in self.ragged
+        ]
         start = 0
         for row, length, own in zip(chosen.tolist(), lengths.tolist(), fixed.numpy(), strict=True):
             records[start : start + self.width] = own
@@ -182,22 +180,20 @@ def ragged_rows(batch: Batch, columns: Mapping[str, Tensor | None]) -> RaggedRow
 
 def _named(rows: Rows) -> dict[str, Tensor]:
     """Every tensor that is here, by its name in a record."""
-    pending: dict[str, Tensor | None] = {}
-    if isinstance(rows, PreparedRows):
-        pending = {
-            f"{_PENDING}rewards": rows.pending.rewards,
-            f"{_PENDING}segment_starts": rows.pending.segment_starts,
-        }
-        rows = rows.rows
-    columns = rows.tensors()
-    if isinstance(rows, RemoteRows):
+    here, pending = unprepared(rows)
+    columns = here.tensors()
+    if pending is not None:
+        columns[f"{_PENDING}rewards"] = pending.rewards
+        if pending.segment_starts is not None:
+            columns[f"{_PENDING}segment_starts"] = pending.segment_starts
+    if isinstance(here, RemoteRows):
         # The versions of all tokens of a row are its own; ranks read flags, not versions.
         columns[_TRUNCATED] = columns.pop("truncated")
         del columns["policy_version"]
-    inputs = {_INPUT + name: tensor for name, tensor in rows.inputs.named().items()}
-    valid, lengths = rows.valid_counts, inputs[_LENGTHS]
+    inputs = {_INPUT + name: tensor for name, tensor in here.inputs.named().items()}
+    valid, lengths = here.valid_counts, inputs[_LENGTHS]
     # Scale: most rows of text are valid throughout, and a number a row says that.
-    if isinstance(rows, Batch) and bool(((valid == lengths) | (valid == 0)).all()):
+    if isinstance(here, Batch) and bool(((valid == lengths) | (valid == 0)).all()):
         columns[_VALID] = valid
         del columns[_MASK]
-    return {**columns, **inputs, **{name: tensor for name, tensor in pending.items() if tensor is not None}}
+    return {**columns, **inputs}

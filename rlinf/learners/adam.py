@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlinf.learners.ranks import whole_tensor
 from rlinf.learners.rmsprop import RMSprop
 from rlinf.learners.without_compiler import WithoutCompiler
 
@@ -99,15 +100,8 @@ def update_ratio(optimizer: Adam | RMSprop) -> float | None:
         return None
     moved = (p for group in optimizer.param_groups for p in group["params"] if p in optimizer.state)
     weights = [torch.linalg.vector_norm(parameter.detach()) for parameter in moved]
-    size = float(whole_norm(torch.linalg.vector_norm(torch.stack(weights))))
-    return float(whole_norm(torch.linalg.vector_norm(torch.stack(updates)))) / size if size else None
-
-
-def whole_norm(norm: Tensor) -> Tensor:
-    """Return ``norm`` over the shards of all ranks."""
-    # A DTensor has it. Importing that class takes 2 CPU-seconds, which learners without shards are spared.
-    whole = getattr(norm, "full_tensor", None)
-    return norm if whole is None else whole()
+    size = float(whole_tensor(torch.linalg.vector_norm(torch.stack(weights))))
+    return float(whole_tensor(torch.linalg.vector_norm(torch.stack(updates)))) / size if size else None
 
 
 def gradient_norm(gradients: list[Tensor]) -> Tensor:

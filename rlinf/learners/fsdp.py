@@ -6,9 +6,8 @@ micro-batches: a rank that has fewer adds some in which nothing counts.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Container, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,20 +25,15 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor
 
-from rlinf.data.batch import Batch
-from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
-from rlinf.data.shards import DataParallelRank, RankBatch
-from rlinf.data.split import split_by_size
+from rlinf.data.messages import WeightForm, WeightUpdate
+from rlinf.data.shards import DataParallelRank
 from rlinf.learners.host_reference import in_place, moved_towards
-from rlinf.learners.minibatch import Minibatch
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
-from rlinf.learners.ranks import TorchRanks, complete_gradients, reduce_metrics
+from rlinf.learners.ranks import TorchRanks, complete_gradients, own_shard, whole_tensor
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
-from rlinf.learners.step_plan import share_of_evaluation
 from rlinf.learners.stored_policy import is_sharded, require_same_weights, shapes, stored_shapes
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.adapters import ADAPTER, BASE, separable
@@ -107,21 +101,14 @@ class FSDPLearner(TorchLearner):
 
     def _parts(self) -> Iterator[tuple[str, Tensor]]:
         """Yield this rank's part of each parameter in which policy and reference differ."""
+        self._reshard()
         for name, parameter in self.policy.named_parameters():
-            if self._has_adapters and ADAPTER not in name:
-                continue
-            yield name, (parameter.to_local() if isinstance(parameter, DTensor) else parameter).detach()
+            if not self._has_adapters or ADAPTER in name:
+                yield name, own_shard(parameter).detach()
 
     def _as_reference(self) -> AbstractContextManager[None]:
         """Hold the reference weights in the policy for a while."""
-        return in_place(self._host_reference, self._exchange, stage=self.stage.name)
-
-    def _exchange(self, others: dict[str, Tensor]) -> None:
-        self._reshard()
-        for name, part in self._parts():
-            current = part.to("cpu", copy=True)
-            part.copy_(others[name])
-            others[name] = current
+        return in_place(self._host_reference, self._parts, stage=self.stage.name)
 
     def _reshard(self) -> None:
         """Split again what a forward pass without a backward pass has left whole (embeddings and heads)."""
@@ -129,38 +116,21 @@ class FSDPLearner(TorchLearner):
             if isinstance(module, FSDPModule):
                 module.reshard()
 
-    def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
-        """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share."""
-        batch = share_of_evaluation(batch, self)
-        (mine,) = batch.parts
-        outputs: list[PolicyOutput] = []
-        with torch.no_grad(), self._as_reference() if reference else nullcontext():
-            for one, _ in batch.passes(mine):
-                part = one.to(self.device)
-                outputs.append(self.policy.evaluate(part.inputs, part.actions, part.mask))
+    @contextmanager
+    def _evaluated(self, reference: bool) -> Iterator[Any]:
+        with self._as_reference() if reference else nullcontext():
+            yield self.policy
         self._reshard()
-        rows = [torch.zeros(0, dtype=torch.int64), *mine.micro_batches]
-        del outputs[len(mine.micro_batches) :]
-        empty = torch.zeros(0, batch.num_positions)
-
-        def joined(name: str) -> Tensor:
-            return torch.cat([empty, *(getattr(output, name).float().cpu() for output in outputs)])
-
-        values = joined("values") if self.policy.value_head is not None else None
-        return torch.cat(rows), PolicyOutput(joined("logprobs"), joined("entropy"), values)
 
     @property
     def data_place(self) -> DataParallelRank:
         """Rows without a response are left out: nothing is computed for them, and their pass would be cut short."""
         return replace(super().data_place, answered_only=True, alike=True)
 
-    def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
-        """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
-        self.optimizer.zero_grad(set_to_none=True)
-        partial = [self._backward(mini, part, rows) for part, rows in mini.batch.passes(mini.part)]
-        self._reshard()  # without any response there was no backward pass
+    def _sum_gradients(self) -> None:
+        """Nothing to add: each backward pass did."""
+        self._reshard()  # without any response there was none
         complete_gradients(self._trained)
-        return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Everything that is sent to the acting process, split as it is."""
@@ -184,10 +154,10 @@ class FSDPLearner(TorchLearner):
         for name, tensor in self._tensors():
             if names is not None and name not in names:
                 continue
-            whole = _whole(tensor)
+            whole = whole_tensor(tensor)
             if name in adapted:
                 layer = adapted[name]
-                down, up = (_whole(part["default"].weight.detach()) for part in (layer.lora_A, layer.lora_B))
+                down, up = (whole_tensor(part["default"].weight.detach()) for part in (layer.lora_A, layer.lora_B))
                 whole = whole + up @ down * layer.scaling["default"]
             if self.rank == 0:
                 yield from self._published(name, whole.detach().cpu())
@@ -196,26 +166,17 @@ class FSDPLearner(TorchLearner):
         """Not of a mixture of experts: a tensor of all experts, split over ranks, is not cut on one of them."""
         return super().has_adapters() and all(part.ndim < 3 for part in self.policy.model.parameters())
 
-    def _weight_runs(self, bucket_bytes: int | None, form: WeightForm = "merged") -> list[list[str]]:
-        if form != "merged":
-            return super()._weight_runs(bucket_bytes, form)
-        sizes = ((name, tensor.numel() * tensor.element_size()) for name, tensor in self._tensors())
-        return split_by_size(sizes, bucket_bytes)
+    def _named_weights(self, form: WeightForm) -> list[list[tuple[str, Tensor]]]:
+        return [list(self._tensors())] if form == "merged" else super()._named_weights(form)
 
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
     ) -> WeightUpdate:
         """Return the policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
-        runs = self._weight_runs(bucket_bytes, form)
-        if form == "merged":
-            return WeightUpdate(version, dict(self._whole_weights(runs[part])), part, len(runs))
-        names, tensors = set(runs[part]), {}
-        for name, tensor in itertools.chain.from_iterable(self._named_weights(form)):
-            if name in names:
-                whole = _whole(tensor)  # all ranks take part in it
-                if self.rank == 0:
-                    tensors[name] = whole.cpu()
-        return WeightUpdate(version, tensors, part, len(runs), partial=form == "changing")
+        if form != "merged":
+            return super().weights(version=version, part=part, bucket_bytes=bucket_bytes, form=form)
+        runs = self._weight_runs(bucket_bytes)
+        return WeightUpdate(version, dict(self._whole_weights(runs[part])), part, len(runs))
 
     def _state(self) -> dict[str, Any]:
         model, optimizer = get_state_dict(self.policy, self.optimizer)
@@ -229,26 +190,18 @@ class FSDPLearner(TorchLearner):
             with self._as_reference():
                 checkpoint.save({"policy": self._state()["policy"]}, checkpoint_id=folder / "reference")
         if self.rank == 0:
-            facts = {
-                "stage": self.stage.name,
-                "optimizer_steps": self.optimizer_steps,
-                "steps_per_batch": self.stage.steps_per_batch,
-            }
-            torch.save(facts, folder / "learner.pt")
+            torch.save(self.stage.saved(self.optimizer_steps), folder / "learner.pt")
         dist.barrier()
 
     def load(self, folder: Path) -> None:
         """Continue where :meth:`save` stopped. Raises ValueError for another stage's checkpoint."""
-        facts = torch.load(folder / "learner.pt", weights_only=True)
-        if facts["stage"] != self.stage.name:
-            raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
+        self.optimizer_steps = self.stage.resumed(torch.load(folder / "learner.pt", weights_only=True), folder)
         state = self._state()
         checkpoint.load(state, checkpoint_id=folder / "fsdp")
         with own_options(self.optimizer):
             set_state_dict(
                 self.policy, self.optimizer, model_state_dict=state["policy"], optim_state_dict=state["optimizer"]
             )
-        self.optimizer_steps = self.stage.place(facts)
         if self._host_reference is not None and (folder / "reference").exists():
             with self._as_reference():
                 reference = {"policy": self._state()["policy"]}
@@ -279,15 +232,10 @@ class FSDPLearner(TorchLearner):
             save_processor(self.policy.reader, folder)
         if self._has_adapters:
             named = self.policy.model.named_parameters()
-            adapters = {name: _whole(part.detach()).cpu() for name, part in named if ADAPTER in name}
+            adapters = {name: whole_tensor(part.detach()).cpu() for name, part in named if ADAPTER in name}
             if self.rank == 0:
                 self.policy.model.save_pretrained(str(folder / "adapter"), state_dict=adapters)
         dist.barrier()
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    """Return the whole of a tensor that may be split over ranks; all of them must take part."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def _split(policy: Any, units: Sequence[Unit], device: torch.device) -> Any:

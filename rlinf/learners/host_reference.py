@@ -26,13 +26,21 @@ def moved_towards(
 
 @contextmanager
 def in_place(
-    reference: dict[str, Tensor] | None, exchange: Callable[[dict[str, Tensor]], None], *, stage: str
+    reference: dict[str, Tensor] | None, current: Callable[[], Iterable[tuple[str, Tensor]]], *, stage: str
 ) -> Iterator[None]:
-    """Hold the reference weights in the policy for a while; ``exchange`` swaps the two. ValueError without any."""
+    """Hold the reference weights in the policy, whose own are ``current``, for a while. ValueError without any."""
     if reference is None:
         raise ValueError(f"stage {stage!r} keeps no reference policy")
-    exchange(reference)
+    _exchange(current(), reference)
     try:
         yield
     finally:
-        exchange(reference)
+        _exchange(current(), reference)
+
+
+@torch.no_grad()
+def _exchange(current: Iterable[tuple[str, Tensor]], others: dict[str, Tensor]) -> None:
+    for name, part in current:
+        before = part.detach().to("cpu", copy=True)
+        part.copy_(others[name])
+        others[name] = before

@@ -110,8 +110,8 @@ class Minibatch:
             return loss, metrics
         return loss, {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}
 
-    def conclude(self, merged: ReducedMetrics, step: Callable[[float], float]) -> tuple[Metrics, bool]:
-        """(metrics of the minibatch, whether it took no step); ``step(loss)`` applies the gradient, gives its norm."""
+    def conclude(self, merged: ReducedMetrics) -> tuple[Metrics, bool]:
+        """(metrics of the minibatch, whether the policy has moved so far that its step is skipped)."""
         if _GAP in merged and merged[_GAP][1] == 0:  # older weights chose all
             merged = {name: pair for name, pair in merged.items() if not name.startswith(_GAP)}
         metrics = finalise_metrics(merged)
@@ -119,9 +119,7 @@ class Minibatch:
             metrics = {name: value for name, value in metrics.items() if name not in _OF_SAMPLERS}
         ratio, count = merged["ratio"]
         limit = self.stage.early_stop_imp_ratio
-        if limit is not None and early_stop(ratio, count, limit):
-            return metrics, True
-        return {**metrics, "grad_norm": step(merged["loss"][0])}, False
+        return metrics, limit is not None and early_stop(ratio, count, limit)
 
 
 def learned_rows(batch: Batch, stage: Stage, *, independent: bool) -> Batch:

@@ -41,7 +41,7 @@ class HostMemory:
         _finish(storages)
         return empty_storages(storages)
 
-    def release_to_os(self) -> int:
+    def restore(self) -> int:
         """Fill the storages again; return how many bytes."""
         away, self._away = self._away, []
         for storage, host in away:
@@ -120,8 +120,8 @@ class Offloadable(ABC):
     def wake(self, *, weights_only: bool = False) -> None:
         """Move everything back, or the weights alone. Does nothing when awake."""
         if self._weights_away is not None:
-            self._weights_away.release_to_os()
+            self._weights_away.restore()
             self._weights_away = None
         if self._state_away is not None and not weights_only:
-            self._state_away.release_to_os()
+            self._state_away.restore()
             self._state_away = None

@@ -1,4 +1,4 @@
-"""Adding up the gradients and metrics of a learner's data-parallel ranks."""
+"""Tensors of a learner's ranks: shards and wholes, sums of the gradients and metrics of data-parallel ranks."""
 
 from __future__ import annotations
 
@@ -53,6 +53,19 @@ class TorchRanks(Ranks):
         parts = [torch.empty_like(padded) for _ in range(world)]
         dist.all_gather(parts, padded, group=self.group)
         return torch.cat([part[: int(size)] for part, size in zip(parts, sizes, strict=True)]).to(tensor.device)
+
+
+# A DTensor has both methods. Importing that class takes 2 CPU-seconds, which learners without shards are spared.
+def own_shard(tensor: Tensor) -> Tensor:
+    """Return this rank's part of a tensor that may be split over ranks (FSDP)."""
+    own = getattr(tensor, "to_local", None)
+    return tensor if own is None else own()
+
+
+def whole_tensor(tensor: Tensor) -> Tensor:
+    """Return the whole of a tensor that may be split over ranks; all of them must take part."""
+    whole = getattr(tensor, "full_tensor", None)
+    return tensor if whole is None else whole()
 
 
 def complete_gradients(parameters: Iterable[nn.Parameter]) -> None:

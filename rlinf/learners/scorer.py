@@ -1,4 +1,4 @@
-"""A frozen model on the learner's device that computes how likely given tokens are: a teacher."""
+"""Ranks that each have a whole policy, and evaluate rows of their own: of the torch learner, and of a teacher."""
 
 from __future__ import annotations
 
@@ -8,12 +8,47 @@ import torch
 from torch import Tensor
 
 from rlinf.data.batch import Batch, Costs
+from rlinf.data.messages import PolicyOutput
 from rlinf.data.shards import DataParallelRank, RankBatch
-from rlinf.learners.step_plan import share_of_evaluation
+from rlinf.learners.step_plan import join_outputs, share_of_evaluation
 
 
-class Scorer:
-    """One rank of several, each with the whole model."""
+class Replica:
+    """One rank of several, with a policy on its device."""
+
+    policy: Any
+    device: torch.device
+    micro_batch_tokens: int
+    rank: int
+    size: int
+
+    def costs(self, batch: Batch) -> Costs:
+        """Return the cost of each row, by the policy's own rule."""
+        costs: Costs = self.policy.costs(batch.inputs, batch.mask)
+        return costs
+
+    @property
+    def data_place(self) -> DataParallelRank:
+        """Every rank has a share of the rows for itself."""
+        return DataParallelRank(self.rank, self.size, self.micro_batch_tokens)
+
+    @torch.no_grad()
+    def evaluate_by(self, policy: Any, batch: Batch | RankBatch) -> tuple[Tensor, PolicyOutput]:
+        """(rows [B'], their log-probabilities and values by ``policy`` [B', T] on the CPU) of this rank's share."""
+        batch = share_of_evaluation(batch, self)
+        (mine,) = batch.parts
+        outputs = []
+        for part, _ in batch.passes(mine):
+            part = part.to(self.device)
+            outputs.append(policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=False))
+        return join_outputs(mine.micro_batches, outputs, batch.num_positions)
+
+
+class Scorer(Replica):
+    """A frozen model on the learner's device that computes how likely given tokens are: a teacher.
+
+    It is whole on every rank, however the learner next to it is split.
+    """
 
     def __init__(
         self, policy: Any, *, micro_batch_tokens: int, device: torch.device | str = "cpu", rank: int = 0, size: int = 1
@@ -23,25 +58,8 @@ class Scorer:
         self.policy = policy.to(self.device).requires_grad_(False).eval()
         self.micro_batch_tokens, self.rank, self.size = micro_batch_tokens, rank, size
 
-    def costs(self, batch: Batch) -> Costs:
-        """Return the cost of each row, by the policy's own rule."""
-        costs: Costs = self.policy.costs(batch.inputs, batch.mask)
-        return costs
-
-    @property
-    def data_place(self) -> DataParallelRank:
-        """Every rank has its own share of the rows, however the learner next to it is split."""
-        return DataParallelRank(self.rank, self.size, self.micro_batch_tokens)
-
     def score(self, batch: Batch | RankBatch) -> tuple[Tensor, Tensor]:
         """Score this rank's share: (rows [B'], log-probabilities [B', T] float32 on the CPU); 0 where ``mask`` is
         false."""
-        batch = share_of_evaluation(batch, self)
-        pieces = batch.parts[0].micro_batches
-        results = [torch.zeros(0, batch.num_positions)]
-        with torch.no_grad():
-            for piece in pieces:
-                part = batch.select(piece).to(self.device)
-                output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=False)
-                results.append(output.logprobs.float().cpu())
-        return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int64), torch.cat(results)
+        rows, output = self.evaluate_by(self.policy, batch)
+        return rows, output.logprobs

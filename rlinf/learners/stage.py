@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rlinf.algorithms.objective import Objective
@@ -36,20 +37,27 @@ class Stage:
     def steps_per_batch(self) -> int:
         return self.epochs * self.minibatches
 
-    def place(self, saved: Mapping[str, Any]) -> int:
-        """Compute the optimiser steps behind this stage, from a checkpoint's ``optimizer_steps`` and
-        ``steps_per_batch``.
+    def saved(self, optimizer_steps: int) -> dict[str, Any]:
+        """Return what a checkpoint after ``optimizer_steps`` has of the stage, for :meth:`resumed`."""
+        return {"stage": self.name, "optimizer_steps": optimizer_steps, "steps_per_batch": self.steps_per_batch}
+
+    def resumed(self, saved: Mapping[str, Any], folder: Path) -> int:
+        """Compute the optimiser steps behind this stage, from what the checkpoint in ``folder`` has of it.
 
         They differ from the saved ones if batches are now cut differently (a population does so). The learning rate
         continues: a warm-up counts optimiser steps however batches are cut, and what follows it falls
         towards the same batch.
 
-        >>> Stage("train", None, OptimizerConfig(), epochs=2).place({"optimizer_steps": 40, "steps_per_batch": 8})
+        >>> before = Stage("train", None, OptimizerConfig(), epochs=8).saved(40)
+        >>> Stage("train", None, OptimizerConfig(), epochs=2).resumed(before, Path("step_5"))
         10
-        >>> Stage("train", None, OptimizerConfig(warmup_steps=20), epochs=2, steps=10).place(
-        ...     {"optimizer_steps": 40, "steps_per_batch": 8})
+        >>> Stage("train", None, OptimizerConfig(warmup_steps=20), epochs=2, steps=10).resumed(before, Path("step_5"))
         20
+
+        Raises ValueError for another stage's checkpoint.
         """
+        if saved["stage"] != self.name:
+            raise ValueError(f"the checkpoint in {folder} is of stage {saved['stage']!r}, not {self.name!r}")
         done, before = int(saved["optimizer_steps"]), int(saved.get("steps_per_batch", self.steps_per_batch))
         warmup = self.optimizer.warmup_steps
         if before == self.steps_per_batch or done < warmup:

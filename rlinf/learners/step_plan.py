@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
-from rlinf.data.advantage_spec import PreparedRows, Rows
+from rlinf.data.advantage_spec import Rows, unprepared
 from rlinf.data.batch import Batch, Costs
+from rlinf.data.messages import PolicyOutput
 from rlinf.data.shards import DataParallelRank, LossCounts, RankBatch, StepShard, StepTotals, answered
 from rlinf.learners.partition import micro_batches, minibatches, shares
 from rlinf.learners.stage import Stage
@@ -38,9 +39,8 @@ class RowFacts:
     @classmethod
     def of(cls, rows: Rows, costs: Costs) -> Self:
         """Count the rows of a batch, wherever they are."""
-        here = rows.rows if isinstance(rows, PreparedRows) else rows
-        has_gradient = rows.pending.has_gradient if isinstance(rows, PreparedRows) else None
-        rewards = None
+        here, pending = unprepared(rows)
+        has_gradient, rewards = None if pending is None else pending.has_gradient, None
         if isinstance(here, Batch):
             if has_gradient is None and here.advantages is not None:
                 has_gradient = (here.mask & (here.advantages != 0)).any(dim=1)
@@ -137,6 +137,25 @@ def update_plan(facts: RowFacts, place: DataParallelRank, *, stage: Stage, seed:
                 steps.append(StepTotals(loss_counts(facts, rows), rewards, rows if chooses else None))
                 parts.append(_parts(_rows_with_gradient(rows, facts, stage), facts, place))
     return BatchPlan(parts, steps)
+
+
+def join_outputs(
+    pieces: Sequence[Tensor], outputs: Sequence[PolicyOutput], positions: int
+) -> tuple[Tensor, PolicyOutput]:
+    """(rows [B'], their columns [B', T] in float32 on the CPU) of the micro-batches ``pieces``.
+
+    ``outputs`` are theirs, then those of blank passes.
+    """
+    used = outputs[: len(pieces)]
+    if not used:
+        empty = torch.zeros(0, positions)
+        return torch.zeros(0, dtype=torch.int64), PolicyOutput(empty, empty, empty)
+
+    def joined(name: str) -> Any:
+        columns = [getattr(output, name) for output in used]
+        return None if columns[0] is None else torch.cat(columns).float().cpu()
+
+    return torch.cat(tuple(pieces)), PolicyOutput(joined("logprobs"), joined("entropy"), joined("values"))
 
 
 def share_of_evaluation(batch: Batch | RankBatch, model: Divides) -> RankBatch:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +20,27 @@ from torch import Tensor, nn
 from rlinf.algorithms.metrics import PartialMetrics
 from rlinf.base import timeline
 from rlinf.base.random_streams import stream_seed
-from rlinf.data.batch import Batch, Costs
+from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
-from rlinf.data.shards import DataParallelRank, RankBatch
+from rlinf.data.shards import RankBatch
 from rlinf.data.split import split_by_size
 from rlinf.interfaces import TrainablePolicy
-from rlinf.learners.adam import Adam, clip_gradients, gradient_norm, update_ratio, whole_norm
+from rlinf.learners.adam import Adam, clip_gradients, gradient_norm, update_ratio
 from rlinf.learners.minibatch import Minibatch, learned_rows, require_finite, train_on
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Offloadable
 from rlinf.learners.precision import compare_with_float32
-from rlinf.learners.ranks import ONE_RANK, Ranks, reduce_metrics, sum_gradients
+from rlinf.learners.ranks import ONE_RANK, Ranks, own_shard, reduce_metrics, sum_gradients, whole_tensor
 from rlinf.learners.rmsprop import RMSprop
+from rlinf.learners.scorer import Replica
 from rlinf.learners.stage import Stage
-from rlinf.learners.step_plan import share_of_evaluation, share_of_update
+from rlinf.learners.step_plan import share_of_update
 from rlinf.learners.stored_policy import load_policy
 from rlinf.models.adapters import separable
 from rlinf.schema.learner import OffloadConfig
 
 
-class TorchLearner(Offloadable):
+class TorchLearner(Replica, Offloadable):
     """An `interfaces.Learner` of any `interfaces.TrainablePolicy` that is a torch module."""
 
     def __init__(
@@ -134,53 +135,32 @@ class TorchLearner(Offloadable):
         """Parameters and buffers of policy and reference."""
         for module in (self.policy, self.reference):
             if module is not None:
-                yield from map(_local, [*module.parameters(), *module.buffers()])
+                yield from map(own_shard, [*module.parameters(), *module.buffers()])
 
     def resident_state(self) -> Iterator[Tensor]:
         """Yield the optimiser's moments (step counters are not worth a copy, but are tensors too)."""
         for state in self.optimizer.state.values():
-            yield from (_local(value) for value in state.values() if isinstance(value, Tensor))
+            yield from (own_shard(value) for value in state.values() if isinstance(value, Tensor))
 
     def forget_gradients(self) -> None:
         """Each optimiser step recreates them."""
         for parameter in self._trained:  # what the optimiser's own method does, without its bookkeeping of each call
             parameter.grad = None
 
-    def costs(self, batch: Batch) -> Costs:
-        """Return the cost of each row, by the policy's own rule."""
-        return self.policy.costs(batch.inputs, batch.mask)
-
-    @property
-    def data_place(self) -> DataParallelRank:
-        """Every rank has a share of the rows for itself."""
-        return DataParallelRank(self.rank, self.size, self.micro_batch_tokens)
-
     def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and values [B', T] on the CPU) of this rank's share."""
-        batch = share_of_evaluation(batch, self)
-        pieces = batch.parts[0].micro_batches
+        with self._evaluated(reference) as policy:
+            return self.evaluate_by(policy, batch)
+
+    @contextmanager
+    def _evaluated(self, reference: bool) -> Iterator[Any]:
+        """Yield the policy, or the ``reference``: another policy, or other adapters that the same one holds."""
         policy: Any = self.policy
-        context: AbstractContextManager[None] = nullcontext()
         if reference and self._has_adapters:
-            context = policy.reference(self.reference)
-        elif reference:
-            policy = self.reference
-        outputs = []
-        with torch.no_grad(), context:
-            for piece in pieces:
-                part = batch.select(piece).to(self.device)
-                outputs.append(policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=False))
-        empty = torch.zeros(0, batch.num_positions)
-
-        def joined(name: str) -> Tensor | None:
-            columns = [getattr(output, name) for output in outputs]
-            if any(column is None for column in columns):
-                return None
-            return torch.cat(columns).float().cpu() if columns else empty
-
-        order = torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int64)
-        logprobs = joined("logprobs")
-        return order, PolicyOutput(empty if logprobs is None else logprobs, values=joined("values"))
+            with policy.reference(self.reference):
+                yield policy
+        else:
+            yield self.reference if reference else policy
 
     def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
         """All epochs and minibatches of one step. Advantages are in the batch; metrics are those of all ranks.
@@ -202,6 +182,48 @@ class TorchLearner(Offloadable):
         if self.stage.objective.scheduled:
             size["clip_factor"] = self.stage.clip_factor(self.optimizer_steps - 1)
         return {**metrics, **compared, **size, "lr": float(self.optimizer.param_groups[0]["lr"])}
+
+    def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
+        """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
+        self.forget_gradients()
+        partial = [self._backward(mini, part, rows) for part, rows in mini.batch.passes(mini.part)]
+        with timeline.span("sum of gradients"):
+            self._sum_gradients()
+        merged = reduce_metrics(partial, ranks=self.ranks)
+        metrics, skipped = mini.conclude(merged)
+        if not skipped:
+            metrics["grad_norm"] = self._step(merged["loss"][0])
+        return metrics, skipped
+
+    def _backward(self, mini: Minibatch, part: Batch, rows: Tensor) -> PartialMetrics:
+        """Add the gradient of ``part``, which are ``rows`` of the batch."""
+        part = part.to(self.device)
+        with_entropy = "entropy" in self.stage.objective.needs
+        with timeline.span("forward", details={"rows": part.num_rows}):
+            output = self.policy.evaluate(part.inputs, part.actions, mini.scored(part), with_entropy=with_entropy)
+            loss, metrics = mini.loss(part, rows, output, optimizer_steps=self.optimizer_steps)
+        if loss.requires_grad:
+            with timeline.span("backward", details={"rows": part.num_rows}):
+                loss.backward()
+        return metrics
+
+    def _sum_gradients(self) -> None:
+        """Add the gradients of all ranks."""
+        sum_gradients(self._trained, self.size)
+
+    def _step(self, loss: float) -> float:
+        """Clips and applies the gradient; returns its norm before clipping."""
+        total = whole_tensor(gradient_norm([p.grad for p in self._trained if p.grad is not None]))
+        norm = float(total)
+        require_finite(loss, norm, self.stage, self.optimizer_steps)
+        if 0 < self.stage.optimizer.grad_clip < norm:
+            clip_gradients(self._trained, self.stage.optimizer.grad_clip, total)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * self.lr_scale * self.stage.lr_factor(self.optimizer_steps)
+        with timeline.span("optimiser step"):
+            self.optimizer.move()
+        self.optimizer_steps += 1
+        return norm
 
     def _compare_with_float32(self, batch: RankBatch, step: int) -> Metrics:
         """Compare the first micro-batch here, at the iterations that ``learner.compare_float32_every`` names."""
@@ -236,40 +258,6 @@ class TorchLearner(Offloadable):
                 for dropout in self._dropouts:
                     dropout.eval()
 
-    def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
-        """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
-        self.forget_gradients()
-        partial = [self._backward(mini, part, rows) for part, rows in mini.batch.passes(mini.part)]
-        with timeline.span("sum of gradients"):
-            sum_gradients(self._trained, self.size)
-        return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
-
-    def _backward(self, mini: Minibatch, part: Batch, rows: Tensor) -> PartialMetrics:
-        """Add the gradient of ``part``, which are ``rows`` of the batch."""
-        part = part.to(self.device)
-        with_entropy = "entropy" in self.stage.objective.needs
-        with timeline.span("forward", details={"rows": part.num_rows}):
-            output = self.policy.evaluate(part.inputs, part.actions, mini.scored(part), with_entropy=with_entropy)
-            loss, metrics = mini.loss(part, rows, output, optimizer_steps=self.optimizer_steps)
-        if loss.requires_grad:
-            with timeline.span("backward", details={"rows": part.num_rows}):
-                loss.backward()
-        return metrics
-
-    def _step(self, loss: float) -> float:
-        """Clips and applies the gradient; returns its norm before clipping."""
-        total = whole_norm(gradient_norm([p.grad for p in self._trained if p.grad is not None]))
-        norm = float(total)
-        require_finite(loss, norm, self.stage, self.optimizer_steps)
-        if 0 < self.stage.optimizer.grad_clip < norm:
-            clip_gradients(self._trained, self.stage.optimizer.grad_clip, total)
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * self.lr_scale * self.stage.lr_factor(self.optimizer_steps)
-        with timeline.span("optimiser step"):
-            self.optimizer.move()
-        self.optimizer_steps += 1
-        return norm
-
     def scale_lr(self, factor: float) -> None:
         """Multiplies the learning rates that the schedule gives."""
         self.lr_scale = factor
@@ -303,9 +291,12 @@ class TorchLearner(Offloadable):
         """Return the policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
         sections = self._named_weights(form)
         runs = _divided(sections, bucket_bytes)
-        wanted = set(runs[part]) if self.rank == 0 else ()
-        named = itertools.chain.from_iterable(sections)
-        tensors = {name: tensor.cpu() for name, tensor in named if name in wanted}
+        requested, tensors = set(runs[part]), {}
+        for name, tensor in itertools.chain.from_iterable(sections):
+            if name in requested:
+                whole = whole_tensor(tensor)  # all ranks take part in it
+                if self.rank == 0:
+                    tensors[name] = whole.cpu()
         return WeightUpdate(version, tensors, part, len(runs), partial=form == "changing")
 
     def save(self, folder: Path) -> None:
@@ -313,9 +304,7 @@ class TorchLearner(Offloadable):
         if self.rank == 0:
             folder.mkdir(parents=True, exist_ok=True)
             state = {
-                "stage": self.stage.name,
-                "optimizer_steps": self.optimizer_steps,
-                "steps_per_batch": self.stage.steps_per_batch,
+                **self.stage.saved(self.optimizer_steps),
                 "policy": self.policy.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "reference": self.reference.state_dict() if self.reference is not None else None,
@@ -325,12 +314,10 @@ class TorchLearner(Offloadable):
     def load(self, folder: Path) -> None:
         """Continue bit for bit where :meth:`save` stopped. Raises ValueError for another stage's checkpoint."""
         state = torch.load(folder / "learner.pt", map_location=self.device, weights_only=True)
-        if state["stage"] != self.stage.name:
-            raise ValueError(f"the checkpoint in {folder} is of stage {state['stage']!r}, not {self.stage.name!r}")
+        self.optimizer_steps = self.stage.resumed(state, folder)
         self.policy.load_state_dict(state["policy"])
         with own_options(self.optimizer):
             self.optimizer.load_state_dict(state["optimizer"])
-        self.optimizer_steps = self.stage.place(state)
         if state["reference"] is not None and self.reference is not None:
             self.reference.load_state_dict(state["reference"])
 
@@ -348,13 +335,6 @@ class TorchLearner(Offloadable):
         """Write a folder that the policy's own library loads (rank 0 writes)."""
         if self.rank == 0:
             self.policy.save_pretrained(str(folder))
-
-
-def _local(tensor: Tensor) -> Tensor:
-    """Return this rank's part of a tensor that is split over ranks (FSDP), or the tensor itself."""
-    # A DTensor has it. Importing that class takes 2 CPU-seconds, which learners without shards are spared.
-    own = getattr(tensor, "to_local", None)
-    return tensor if own is None else own()
 
 
 def _divided(sections: Sequence[Sequence[tuple[str, Tensor]]], bucket_bytes: int | None) -> list[list[str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,12 +25,6 @@ from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_model import ResponseModel
 from rlinf.models.token_scores import chunk_elements, covers, token_scores
 from rlinf.models.vision.reading import PictureReader, save_processor
-
-
-@dataclass(frozen=True)
-class _TokenScores:
-    logprobs: Tensor
-    entropy: Tensor
 
 
 class CausalLMPolicy(ResponseModel, AdaptedPolicy):
@@ -85,15 +78,16 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
             acted = mask[rows, columns]
             if not bool(acted.all()):
                 rows, columns, hidden = rows[acted], columns[acted], hidden[acted]
-            scores = self._score(hidden, actions[rows, columns], self._seen(text, actions, rows, columns), with_entropy)
+            seen = self._seen(text, actions, rows, columns)
+            logprobs, entropy = self._score(hidden, actions[rows, columns], seen, with_entropy)
             values = None if self.value_head is None else self.value_head(hidden.float())[:, 0]
 
         def spread(positions: Tensor) -> Tensor:
             return torch.zeros(mask.shape, device=mask.device).index_put((rows, columns), positions.float())
 
         return PolicyOutput(
-            logprobs=spread(scores.logprobs),
-            entropy=spread(scores.entropy) if with_entropy else None,
+            logprobs=spread(logprobs),
+            entropy=spread(entropy) if with_entropy else None,
             values=None if values is None else spread(values),
         )
 
@@ -135,7 +129,7 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
     def _vocabulary(self) -> int:
         return int(self.model.config.get_text_config().vocab_size)
 
-    def _score(self, hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool) -> _TokenScores:
+    def _score(self, hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool) -> tuple[Tensor, Tensor]:
         """Log-probability and entropy [S] of hidden states [S, H], a bounded share of the logits at a time.
 
         Few logits go through plain autograd: nothing has to be made twice, and small models keep their exact numbers.
@@ -144,15 +138,13 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         of_liger = self._liger and not with_entropy and not self.excluded
         if of_liger and output.linear and liger_covers(output.head, self.sampling):
             chosen = liger_logprobs(hidden, output.head, tokens, self.sampling)
-            return _TokenScores(chosen, torch.zeros_like(chosen))
+            return chosen, torch.zeros_like(chosen)
         size = max(1, chunk_elements(hidden.device.type) // self._vocabulary)
         if hidden.shape[0] <= size:
-            return _TokenScores(*self._score_part(output, hidden, tokens, seen, with_entropy))
+            return self._score_part(output, hidden, tokens, seen, with_entropy)
         if output.linear and covers(output.head, self.sampling) and not self.excluded:
             dtype = torch.float32 if self.float32_logits else None
-            return _TokenScores(
-                *token_scores(hidden, output.head, tokens, self.sampling, with_entropy=with_entropy, dtype=dtype)
-            )
+            return token_scores(hidden, output.head, tokens, self.sampling, with_entropy=with_entropy, dtype=dtype)
         parts = [
             checkpoint(
                 self._score_part, output, hidden[i : i + size], tokens[i : i + size],
@@ -160,7 +152,7 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
             )
             for i in range(0, hidden.shape[0], size)
         ]  # fmt: skip
-        return _TokenScores(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
+        return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
 
     def _score_part(
         self,

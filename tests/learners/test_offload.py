@@ -29,7 +29,7 @@ def test_views_keep_sharing_their_storage() -> None:
     host = HostMemory()
     assert host.take([base, view]) == 24
     assert base.untyped_storage().nbytes() == 0
-    assert host.release_to_os() == 24
+    assert host.restore() == 24
     assert torch.equal(base, copy)
     base[2] = 9.0
     assert view[0] == 9.0

@@ -21,7 +21,7 @@ SIMULATORS = sorted((FOLDER / "sim").glob("*.yaml"))
 RECIPES = sorted(file for file in (FOLDER / "math").glob("*.yaml") if not file.stem.startswith("quickstart"))
 
 MADE_BEFORE = re.compile(
-    r"(models/smollm2|datasets/\w+|runs/(distillation_teacher|smollm2_word_problems)/policy|build/[\w/]+\.\w+) "
+    r"(models/\w+|datasets/\w+|runs/(distillation_teacher|smollm2_word_problems)/policy|build/[\w/]+\.\w+) "
     r"does not exist"
 )
 """What a model that another command fetches, trains or writes is missed with."""

@@ -20,9 +20,9 @@ from rlinf_envs.reasoning_gym.with_calculator import with_calculator
 from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import Task
 
-STYLES = ("answer", "worked", "steps", "small_steps", "calculator")
-"""The bare answer; the steps and then the answer; the steps alone; as ``worked``, calculations digit by digit; as
-``worked``, calculations by the environment's calculator."""
+STYLES = ("answer", "unmarked", "worked", "steps", "small_steps", "calculator")
+"""The answer in its format; the answer without it; the steps and then the answer; the steps alone; as ``worked``,
+calculations digit by digit; as ``worked``, calculations by the environment's calculator."""
 
 _CHAIN = re.compile(r"-?\d+(?:(?: [-+] -?\d+)+|(?: \* -?\d+)+)")
 _CALCULATE = {"+": add, "-": sub, "*": mul}
@@ -88,6 +88,8 @@ class DemonstrationStyles:
         answer = render(task.answer)
         steps = worked_steps(task)
         style = self._style(task.question)
+        if style == "unmarked":
+            return [task.answer]
         if steps is None or style == "answer":
             return [answer]
         if style == "calculator":

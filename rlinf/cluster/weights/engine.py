@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlinf.cluster.api import WorkerGroup
-from rlinf.cluster.errors import ClusterError
+from rlinf.cluster.api import Handle, WorkerGroup
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.cluster.weights.transport import LATE_S, Collective, Restart, largest, outcomes
+from rlinf.cluster.weights.transport import LATE_S, Collective, Restart
 from rlinf.data.messages import Metrics
 from rlinf.schema.rollout import TransferBackend
 
@@ -37,17 +36,13 @@ class EngineTransfer(Collective):
 
     def send(self, version: int, restart: Restart) -> Metrics:
         self._version = version
-        dead: dict[int, Exception] = {}
         problem = None if self._formed else self._form()
-        if problem is None:
-            problems, numbers = self._broadcast(version, dead)
-            if not problems and not dead:
-                self._travelling.arrived()
-                return numbers
-            problem = "\n".join([*problems, *map(str, dead.values())])
-        raise ClusterError(f"weights {version} did not reach the {self.receivers.name} group: {problem}")
+        result = problem or self._broadcast(version, {})
+        if isinstance(result, str):
+            raise self._not_sent(version, result)
+        return result
 
-    def _form(self) -> str | None:
+    def _begin_form(self) -> tuple[list[Handle], list[Handle]]:
         node = self.learner.nodes()[0]
         hosted = self.learner.call(WeightSender.host_orders, timeout_s=LATE_S)[0]
         assert hosted is not None, "rank 0 hosts the store"
@@ -61,21 +56,13 @@ class EngineTransfer(Collective):
             "size": size,
             "device": self._device,
         }
-        opens = self.learner.submit("open_engine", (node, port), **options)
-        problems = [
-            text for text in (*self.receivers.gather(joins), *self.learner.gather(opens)) if isinstance(text, str)
-        ]
-        self._formed = not problems
-        return "\n".join(problems) or None
+        return joins, self.learner.submit("open_engine", (node, port), **options)
 
-    def _broadcast(self, version: int, dead: dict[int, Exception]) -> tuple[list[str], Metrics]:
+    def _begin_broadcast(self, version: int) -> tuple[list[Handle], list[Handle]]:
         takes = self._follow("finish_weight_update", version)
-        sends = self.learner.submit("send_by_engine", version=version, keep=self._keep)
-        numbers = outcomes(takes, dead)
-        problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
-        return problems, {} if dead or problems else largest(numbers)
+        return takes, self.learner.submit("send_by_engine", version=version, keep=self._keep)
 
-    def _follow(self, last: str, version: int) -> list[Any]:
+    def _follow(self, last: str, version: int) -> list[Handle]:
         options: dict[str, Any] = {"last": last, "version": version, "workers": self._workers, "timeout_s": LATE_S}
         return [
             self.receivers.submit_one(rank, "follow_engine", self._orders, place=rank, **options)

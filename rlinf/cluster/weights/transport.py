@@ -181,17 +181,16 @@ class Collective:
             if not self._formed and (problem := self._form()):
                 break
             dead: dict[int, Exception] = {}
-            problems, numbers = self._broadcast(version, dead)
-            if not dead and not problems:
-                self._travelling.arrived()
-                return numbers
+            result = self._broadcast(version, dead)
+            if not isinstance(result, str):
+                return result
             # A group is of no use without one of its members: new ones, and the same once more.
-            self._formed, problem = False, "\n".join([*problems, *map(str, dead.values())])
+            self._formed, problem = False, result
             _log.warning("weights %d are sent again: %s", version, problem)
             for rank, error in dead.items():
                 restart(rank, error)
         if not self._fall_back:
-            raise ClusterError(f"weights {version} did not reach the {self.receivers.name} group: {problem}")
+            raise self._not_sent(version, problem)
         _log.warning("rollout.weight_transport: weights go through the object store from now on: %s", problem)
         return self._store.send(version, restart)
 
@@ -204,17 +203,35 @@ class Collective:
                 self.receivers.call_one(rank, "load", part)
             self.learner.gather(done)
 
-    def _broadcast(self, version: int, dead: dict[int, Exception]) -> tuple[list[str], Metrics]:
-        """Return (what went wrong, the receivers' figures); those that are lost are put into ``dead``."""
-        form = self._travelling.next()
-        takes = self.receivers.submit("receive_weights", self._travelling.sources(form))
-        sends = self.learner.submit("broadcast_weights", version=version, keep=self._keep, form=form)
+    def _not_sent(self, version: int, problem: str | None) -> ClusterError:
+        return ClusterError(f"weights {version} did not reach the {self.receivers.name} group: {problem}")
+
+    def _broadcast(self, version: int, dead: dict[int, Exception]) -> Metrics | str:
+        """Return the receivers' figures, or what went wrong; those that are lost are put into ``dead``."""
+        takes, sends = self._begin_broadcast(version)
         numbers = outcomes(takes, dead)
         problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
-        return problems, {} if dead or problems else largest(numbers)
+        if dead or problems:
+            return "\n".join([*problems, *map(str, dead.values())])
+        self._travelling.arrived()
+        return largest(numbers)
 
     def _form(self) -> str | None:
-        """Brings the processes together; what went wrong, or None."""
+        """Bring the processes together; return what went wrong, or None."""
+        joins, opens = self._begin_form()
+        met = (*self.receivers.gather(joins), *self.learner.gather(opens))
+        problems = [text for text in met if isinstance(text, str)]
+        self._formed = not problems
+        return "\n".join(problems) or None
+
+    def _begin_broadcast(self, version: int) -> tuple[list[Handle], list[Handle]]:
+        """Begin to receive and to send; return the receivers' calls, and the learner's."""
+        form = self._travelling.next()
+        takes = self.receivers.submit("receive_weights", self._travelling.sources(form))
+        return takes, self.learner.submit("broadcast_weights", version=version, keep=self._keep, form=form)
+
+    def _begin_form(self) -> tuple[list[Handle], list[Handle]]:
+        """Begin to meet, likewise."""
         size = self.receivers.size + 1
         options: dict[str, Any] = {"size": size, "device": self._device, "timeout_s": LATE_S}
         ports = self.learner.call(WeightSender.host_broadcast, timeout_s=LATE_S)
@@ -224,10 +241,7 @@ class Collective:
             self.receivers.submit_one(rank, "join_broadcast", meetings, rank=rank + 1, **options)
             for rank in range(self.receivers.size)
         ]
-        opens = self.learner.submit("open_broadcast", **options)
-        problems = [text for text in (*self.receivers.gather(joins), *self.learner.gather(opens)) if text]
-        self._formed = not problems
-        return "\n".join(problems) or None
+        return joins, self.learner.submit("open_broadcast", **options)
 
 
 def _loaded(loads: Iterable[Sequence[Handle]], restart: Restart) -> Metrics:

@@ -50,7 +50,7 @@ from rlinf.learners.offload import STAY, Offloadable, empty_storages
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
-from rlinf.learners.step_plan import share_of_evaluation, share_of_update
+from rlinf.learners.step_plan import join_outputs, share_of_evaluation, share_of_update
 from rlinf.models.packing import text_costs
 from rlinf.schema.learner import MegatronConfig, OffloadConfig
 
@@ -133,14 +133,7 @@ class MegatronLearner(Offloadable):
 
     def _as_reference(self) -> AbstractContextManager[None]:
         """Hold the reference weights in the policy for a while."""
-        return in_place(self._reference, self._exchange, stage=self.stage.name)
-
-    @torch.no_grad()
-    def _exchange(self, others: dict[str, Tensor]) -> None:
-        for name, parameter in named_parameters(self.chunks):
-            current = parameter.detach().to("cpu", copy=True)
-            parameter.copy_(others[name])
-            others[name] = current
+        return in_place(self._reference, lambda: named_parameters(self.chunks), stage=self.stage.name)
 
     def resident_weights(self) -> Iterator[Tensor]:
         """Parameters: with the distributed optimizer, views into a few flat buffers."""
@@ -190,19 +183,9 @@ class MegatronLearner(Offloadable):
         """
         batch = share_of_evaluation(batch, self)
         (mine,) = batch.parts
-        pieces = mine.micro_batches
-        empty = torch.zeros(0, batch.num_positions)
-        nothing = torch.zeros(0, dtype=torch.int64), PolicyOutput(empty, empty)
         with self._as_reference() if reference else nullcontext():
             outputs = run_forward(self.chunks, self._packed(batch, mine), self._score)
-        if not self.place.reports or not pieces:
-            return nothing
-        columns = [
-            [getattr(output, name) for output in outputs[: len(pieces)]] for name in ("logprobs", "entropy", "values")
-        ]
-        joined = [None if column[0] is None else torch.cat(column).float().cpu() for column in columns]
-        assert joined[0] is not None
-        return torch.cat(pieces), PolicyOutput(joined[0], joined[1], joined[2])
+        return join_outputs(mine.micro_batches if self.place.reports else (), outputs, batch.num_positions)
 
     def _score(self, piece: MicroBatch, logits: Tensor) -> PolicyOutput:
         return piece.score(
@@ -218,7 +201,8 @@ class MegatronLearner(Offloadable):
         count = needed_micro_batches(part.passes, self.place, interleaved=len(self.chunks) > 1)
         packed = [self.packer(batch.select(piece), piece) for piece in part.micro_batches]
         if count > len(packed):
-            packed += [self.packer.blank(batch.blank())] * (count - len(packed))
+            blank = self.packer(batch.blank(), torch.tensor([0]), blank=True)
+            packed += [blank] * (count - len(packed))
         return packed
 
     def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
@@ -245,7 +229,10 @@ class MegatronLearner(Offloadable):
         if (experts := self.config.num_moe_experts) is not None:
             self._load = collect_load(self.chunks, layers=self.config.num_layers, experts=experts, device=self.device)
             load = load_metrics(self._load)
-        metrics, skipped = mini.conclude(self._over_ranks(partial), self._step)
+        merged = self._over_ranks(partial)
+        metrics, skipped = mini.conclude(merged)
+        if not skipped:
+            metrics["grad_norm"] = self._step(merged["loss"][0])
         return {**metrics, **load}, skipped
 
     def _over_ranks(self, partial: list[PartialMetrics]) -> ReducedMetrics:
@@ -296,10 +283,8 @@ class MegatronLearner(Offloadable):
         if self.place.rank == 0:
             self.source.save_pretrained(str(folder))
             facts = {
-                "stage": self.stage.name,
-                "optimizer_steps": self.optimizer_steps,
+                **self.stage.saved(self.optimizer_steps),
                 "expert_load": None if self._load is None else self._load.tolist(),
-                "steps_per_batch": self.stage.steps_per_batch,
             }
             (folder / _FACTS).write_text(json.dumps(facts))
         dist.barrier()
@@ -307,9 +292,7 @@ class MegatronLearner(Offloadable):
     def load(self, folder: Path) -> None:
         """Continue where :meth:`save` stopped. Raises ValueError for another stage's checkpoint."""
         facts = json.loads((folder / _FACTS).read_text())
-        if facts["stage"] != self.stage.name:
-            raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
-        self.optimizer_steps = self.stage.place(facts)
+        self.optimizer_steps = self.stage.resumed(facts, folder)
         load_state(folder / "megatron", self.chunks, self.optimizer if facts["optimizer_steps"] else None)
         if not facts["optimizer_steps"]:
             self.optimizer.reload_model_params()

@@ -85,7 +85,10 @@ class Packer:
     sequence_parallel: bool
 
     def __call__(self, part: Batch, rows: Tensor, *, blank: bool = False) -> MicroBatch:
-        """Packs ``part``, which are ``rows`` of a batch; ``blank``: nothing counts, neither loss nor load."""
+        """Packs ``part``, which are ``rows`` of a batch.
+
+        ``blank``: nothing counts, neither loss nor load, for a rank without rows, and to fill up a schedule.
+        """
         part = part.to(self.device)
         inputs, place = TextInputs.of(part.inputs), self.place
         packing = pack(inputs.prompt_ids, inputs.prompt_lengths, part.actions, inputs.response_lengths)
@@ -106,10 +109,6 @@ class Packer:
             missing = size * place.context_size - used
             routes = nn.functional.pad(known, (0, 0, 0, missing), value=-1)[piece]
         return MicroBatch(part, rows, packed, mine(packing.tokens)[None], filling[None], piece.start, routes)
-
-    def blank(self, row: Batch) -> MicroBatch:
-        """One row in which nothing counts: for a rank that has no row, and to fill up a schedule."""
-        return self(row, torch.tensor([0]), blank=True)
 
 
 def needed_micro_batches(count: int, place: ShardPlace, *, interleaved: bool) -> int:

@@ -26,20 +26,21 @@ _SHARE_OF_LARGEST_ENTROPY = 0.98  # as published, where the configuration names 
 class DiscreteSacObjective(OffPolicyObjective[DiscreteSoftActorCritic]):
     """Two Q-networks with targets, a categorical actor, a temperature."""
 
+    temperature: Temperature
+
     def __init__(
         self, policy: DiscreteSoftActorCritic, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
     ) -> None:
         super().__init__(policy, algorithm, optimizer, place)
         self.target = Target([policy.critic_encoder, policy.critic])
         largest = math.log(policy.head.sizes[0])
-        self._temperature = Temperature(algorithm, _SHARE_OF_LARGEST_ENTROPY * largest, place.device)
-        self.actor = Trained([*policy.parameters_of_actor(), *self._temperature.parameters], optimizer.lr, place)
+        self.temperature = Temperature(algorithm, _SHARE_OF_LARGEST_ENTROPY * largest, place.device)
+        self.actor = Trained([*policy.parameters_of_actor(), *self.temperature.parameters], optimizer.lr, place)
         self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, place)
         self.trained = {"actor": self.actor, "critic": self.critic}
-        self.temperature = self._temperature
 
     def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:
-        alpha = self._temperature.value()
+        alpha = self.temperature.value()
         wanted = self.wanted(sampled, alpha)
         index = sampled.actions[None, :, None].expand(2, -1, 1)
         values = self.policy.judge(sampled.inputs)
@@ -54,7 +55,7 @@ class DiscreteSacObjective(OffPolicyObjective[DiscreteSoftActorCritic]):
             loss = (logs.exp() * (alpha * logs - smaller)).sum(-1).mean()
             entropy = -(logs.exp() * logs).sum(-1).mean().detach()
             self.actor.backward(loss)
-            self._temperature.add_gradient(entropy, alpha)
+            self.temperature.add_gradient(entropy, alpha)
             self.actor.step()
             metrics |= {"actor_loss": loss.detach(), "entropy": entropy}
         self.follow([self.critic.flat], number)

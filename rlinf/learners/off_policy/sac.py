@@ -28,22 +28,22 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
     has_target: ClassVar[bool] = True
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     """Of Adam, for both optimisers."""
+    temperature: Temperature
 
     def __init__(
         self, policy: SoftActorCritic, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
     ) -> None:
         super().__init__(policy, algorithm, optimizer, place)
         self.target = Target(policy.critic_modules()) if self.has_target else None
-        self._temperature = Temperature(algorithm, -float(policy.head.actions), place.device)
-        actor = [*policy.parameters_of_actor(), *self._temperature.parameters]
+        self.temperature = Temperature(algorithm, -float(policy.head.actions), place.device)
+        actor = [*policy.parameters_of_actor(), *self.temperature.parameters]
         self.actor = Trained(actor, optimizer.lr, place, betas=self.betas)
         self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, place, betas=self.betas)
         self.trained = {"actor": self.actor, "critic": self.critic}
-        self.temperature = self._temperature
 
     def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:
         """Critics, then actor and temperature, then targets; losses and entropy are of this rank's transitions."""
-        alpha = self._temperature.value()
+        alpha = self.temperature.value()
         judged, wanted = self.judged_and_wanted(sampled, noise[0], alpha)
         critic_loss = self.regression(judged, wanted, sampled)
         self.critic.descend(critic_loss)
@@ -70,7 +70,7 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
             loss = self.mean(alpha * logprobs - judged, sampled)
         entropy = -self.mean(logprobs.detach(), sampled)
         self.actor.backward(loss)
-        self._temperature.add_gradient(entropy, alpha)
+        self.temperature.add_gradient(entropy, alpha)
         self.actor.step()
         return {"actor_loss": loss.detach(), "entropy": entropy}
 

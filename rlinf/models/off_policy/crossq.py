@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from rlinf.models.actor_critic.layers import activation_module
 from rlinf.models.actor_critic.options import Activation
-from rlinf.models.off_policy.layers import TransposedLinear
+from rlinf.models.off_policy.layers import CriticEnsemble, TransposedLinear
 from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
 
 _MOMENTUM = 0.01
@@ -55,22 +55,6 @@ class BatchRenorm(nn.Module):
         return normal * self.scale + self.shift
 
 
-class NormalisedTwinCritic(nn.Module):
-    """Two estimates [2, N] of the return of (features [N, F], action [N, A])."""
-
-    def __init__(self, inputs: int, hidden: Sequence[int], activation: Activation) -> None:
-        super().__init__()
-        critics = [
-            [*normalised_body(inputs, hidden, activation), BatchRenorm(hidden[-1]), nn.Linear(hidden[-1], 1)]
-            for _ in range(2)
-        ]
-        self.critics = nn.ModuleList(nn.Sequential(*layers) for layers in critics)
-
-    def forward(self, features: Tensor, actions: Tensor) -> Tensor:
-        joint = torch.cat([features, actions], dim=-1)
-        return torch.cat([critic(joint) for critic in self.critics], dim=1).T
-
-
 class CrossQ(SoftActorCritic):
     """Soft actor-critic's actor and critics, normalised. Training mode is for the learner's own passes alone."""
 
@@ -80,7 +64,7 @@ class CrossQ(SoftActorCritic):
         return normalised_body(inputs, self.options.hidden_sizes, self.options.activation)
 
     def make_critic(self, inputs: int) -> nn.Module:
-        return NormalisedTwinCritic(inputs, self.options.hidden_sizes, self.options.activation)
+        return CriticEnsemble(inputs, self.options.hidden_sizes, self.options.activation, layers=_normalised_critic)
 
 
 def normalised_body(inputs: int, hidden: Sequence[int], activation: Activation) -> nn.Sequential:
@@ -90,3 +74,8 @@ def normalised_body(inputs: int, hidden: Sequence[int], activation: Activation) 
         layers += [BatchRenorm(inputs), TransposedLinear(inputs, width), activation_module(activation)]
         inputs = width
     return nn.Sequential(*layers)
+
+
+def _normalised_critic(inputs: int, hidden: Sequence[int], activation: Activation) -> nn.Sequential:
+    """Build the same with the input of the layer behind it normalised too."""
+    return nn.Sequential(*normalised_body(inputs, hidden, activation), BatchRenorm(hidden[-1]))

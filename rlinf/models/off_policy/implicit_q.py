@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -56,13 +57,13 @@ class ImplicitQ(ActorAndCritics):
         self.actor_body = body(self.actor_encoder.out_features, sizes, options.activation)
         self.head = BoundedGaussianHead(sizes[-1], self.joint_box(), options.init_log_std)
         self.granularity = Granularity(actions=chunk, dimensions=self.head.actions // chunk)
-        width, norm = self.critic_encoder.out_features, options.critic_layer_norm
+        width, layers = self.critic_encoder.out_features, partial(body, layer_norm=options.critic_layer_norm)
         self.critic = CriticEnsemble(
-            width + self.head.actions, sizes, options.activation, count=options.num_critics, layer_norm=norm
+            width + self.head.actions, sizes, options.activation, count=options.num_critics, layers=layers
         )
         self.value_encoder = ObservationEncoder(observation_space, options)
-        layers = body(self.value_encoder.out_features, sizes, options.activation, layer_norm=norm)
-        self.value = nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
+        hidden = layers(self.value_encoder.out_features, sizes, options.activation)
+        self.value = nn.Sequential(*hidden, nn.Linear(sizes[-1], 1))
 
     def parameters_of_value(self) -> list[nn.Parameter]:
         return [*self.value_encoder.parameters(), *self.value.parameters()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -59,15 +59,13 @@ class CriticEnsemble(nn.Module):
         outputs: int = 1,
         *,
         count: int = 2,
-        layer_norm: bool = False,
+        layers: Callable[[int, Sequence[int], Activation], nn.Sequential] = body,
     ) -> None:
+        """``layers``: makes the hidden ones of a critic, as :func:`body` does."""
         super().__init__()
         self.outputs = outputs
-        critics = [
-            [*body(inputs, hidden, activation, layer_norm=layer_norm), nn.Linear(hidden[-1], outputs)]
-            for _ in range(count)
-        ]
-        self.critics = nn.ModuleList(nn.Sequential(*layers) for layers in critics)
+        critics = [[*layers(inputs, hidden, activation), nn.Linear(hidden[-1], outputs)] for _ in range(count)]
+        self.critics = nn.ModuleList(nn.Sequential(*critic) for critic in critics)
 
     def forward(self, features: Tensor, actions: Tensor | None = None) -> Tensor:
         joint = features if actions is None else torch.cat([features, actions], dim=-1)

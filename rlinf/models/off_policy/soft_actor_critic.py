@@ -6,6 +6,7 @@ With chunks of K actions the actor decides on all of them at once, and the criti
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -78,7 +79,7 @@ class SoftActorCritic(ActorAndCritics):
             options.activation,
             options.num_quantiles if self.gives_quantiles else 1,
             count=options.num_critics,
-            layer_norm=options.critic_layer_norm,
+            layers=functools.partial(body, layer_norm=options.critic_layer_norm),
         )
 
     def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:

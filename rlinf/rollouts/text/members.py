@@ -103,14 +103,11 @@ def metrics_by_member(members: Sequence[TextMixtureEnv], rows: Sequence[Row]) ->
         metrics[f"rollout/groups/{member.name}"] = float(len({row.group for row in own}))
         if not answered:
             continue
-        groups: dict[int, set[float]] = {}
-        for row in answered:
-            groups.setdefault(row.group, set()).add(row.total_reward)
         metrics |= {
             f"rollout/accuracy/{member.name}": sum(row.verdict == "correct" for row in answered) / len(answered),
             f"rollout/response_length/{member.name}": sum(len(row.tokens) for row in answered) / len(answered),
             f"reward/mean/{member.name}": sum(row.total_reward for row in answered) / len(answered),
-            f"reward/constant_groups/{member.name}": sum(len(seen) == 1 for seen in groups.values()) / len(groups),
+            f"reward/constant_groups/{member.name}": _constant_groups(answered),
         }
     return metrics
 
@@ -126,13 +123,10 @@ def summary(rows: Sequence[Row]) -> Metrics:
     rewards = torch.tensor([row.total_reward for row in rows], dtype=torch.float64)
     lengths = torch.tensor([len(row.tokens) for row in rows], dtype=torch.float64)
     verdicts = [row.verdict for row in rows]
-    groups: dict[int, set[float]] = {}
-    for row in rows:
-        groups.setdefault(row.group, set()).add(row.total_reward)
     return {
         "reward/mean": float(rewards.mean()),
         "reward/std": float(rewards.std(correction=0)),
-        "reward/constant_groups": sum(len(values) == 1 for values in groups.values()) / max(1, len(groups)),
+        "reward/constant_groups": _constant_groups(rows),
         "rollout/accuracy": verdicts.count("correct") / count,
         "rollout/prompt_length": sum(len(row.prompt_ids) for row in rows) / count,
         "rollout/response_length": float(lengths.mean()),
@@ -147,6 +141,14 @@ def summary(rows: Sequence[Row]) -> Metrics:
         **{f"reward_terms/{n.removeprefix('reward/')}": total / count for n, total in _sums(rows, "reward/").items()},
         **failures,
     }
+
+
+def _constant_groups(rows: Sequence[Row]) -> float:
+    """Compute the share of groups whose rows all have the same reward."""
+    groups: dict[int, set[float]] = {}
+    for row in rows:
+        groups.setdefault(row.group, set()).add(row.total_reward)
+    return sum(len(rewards) == 1 for rewards in groups.values()) / max(1, len(groups))
 
 
 def _sums(rows: Sequence[Row], prefix: str) -> Metrics:

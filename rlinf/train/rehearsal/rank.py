@@ -19,6 +19,7 @@ from rlinf.config import Config
 from rlinf.config.derived import conversation_tokens, keeps_reference, optimizer_steps_per_iteration
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import TextInputs
+from rlinf.learners.ranks import own_shard
 from rlinf.models.architecture_numbers import decoder_shape
 from rlinf.planning.memory import micro_batch_tokens
 from rlinf.planning.parallel import Split
@@ -171,12 +172,12 @@ def _label_state(learner: Any, ledger: Ledger) -> None:
     ledger.relabel(_fakes(learner.resident_state()), "optimiser")
     ledger.relabel(_fakes(learner.resident_weights()), "weights")
     if getattr(learner, "reference", None) is not None:
-        ledger.relabel(_fakes(map(_local, learner.reference.parameters())), "reference")
+        ledger.relabel(_fakes(map(own_shard, learner.reference.parameters())), "reference")
     if hasattr(learner, "chunks"):
         from rlinf.learners.megatron.optimizer import gradient_buffers
 
         ledger.relabel(_fakes(gradient_buffers(learner.chunks)), "gradients")
-    ledger.relabel(_fakes(_local(p.grad) for p in _parameters(learner) if p.grad is not None), "gradients")
+    ledger.relabel(_fakes(own_shard(p.grad) for p in _parameters(learner) if p.grad is not None), "gradients")
 
 
 @contextmanager
@@ -186,7 +187,7 @@ def _labelled_optimizer(learner: Any, ledger: Ledger) -> Iterator[None]:
 
     def gradient(parameter: Tensor) -> None:
         if parameter.grad is not None:
-            ledger.relabel(_fakes([_local(parameter.grad)]), "gradients")
+            ledger.relabel(_fakes([own_shard(parameter.grad)]), "gradients")
 
     plain = [parameter for parameter in trained if not isinstance(parameter, DTensor)]
     handles: list[Any] = [parameter.register_post_accumulate_grad_hook(gradient) for parameter in plain]
@@ -208,10 +209,6 @@ def _labelled_optimizer(learner: Any, ledger: Ledger) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _fakes(tensors: Any) -> Iterator[Tensor]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlinf.algorithms.advantages import distributed
-from rlinf.data.advantage_spec import PreparedRows, Rows
+from rlinf.data.advantage_spec import PreparedRows, Rows, unprepared
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import ObservationInputs, TextInputs
 from rlinf.data.shards import DataParallelRank, NormalizerUpdate
@@ -66,8 +66,7 @@ class RowPlan(ABC):
 
 def text_facts(rows: Rows, *, packed: bool) -> RowFacts:
     """Facts of responses; ``packed``: rows pay their prompt once for all that share it."""
-    inputs = rows.rows.inputs if isinstance(rows, PreparedRows) else rows.inputs
-    return RowFacts.of(rows, text_costs(TextInputs.of(inputs), packed=packed))
+    return RowFacts.of(rows, text_costs(TextInputs.of(unprepared(rows)[0].inputs), packed=packed))
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,14 @@ def test_demonstrations_score_full_marks_in_every_format() -> None:
         assert env.step([response for _, response in env.demonstrations([0, 1])])[1].tolist() == [1.5, 1.5]
 
 
+def test_unmarked_demonstrations_are_the_answers_without_their_format() -> None:
+    env = make(answer_format="####", demonstrations={"unmarked": 1.0})
+    responses = [response for _, response in env.demonstrations([0, 1])]
+    assert responses == [env.answer(0), env.answer(1)]
+    env.reset(options={"task_ids": [0, 1]})
+    assert env.step(responses)[-1]["verdict"].tolist() == ["unparsable", "unparsable"]
+
+
 def shortness(*, prompt: str, response: str, answer: str, row: dict[str, object]) -> float:
     """A reward that does not read the answer."""
     return 1.0 / (1 + len(response))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from rlinf.datasets.robot_data.decisions import chunk_frames, transitions_batch
 from rlinf.datasets.robot_data.reading import read_dataset
 from rlinf.learners.off_policy.learner import OffPolicyLearner
 from rlinf.learners.off_policy.prior import PriorTransitions
-from rlinf.models.off_policy.layers import CriticEnsemble
+from rlinf.models.off_policy.layers import CriticEnsemble, body
 from rlinf.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.train.run import run
 
@@ -114,7 +115,9 @@ def test_a_share_of_every_update_is_recorded() -> None:
 def test_critics_with_layer_norm_are_bounded_by_their_last_layer() -> None:
     """What the paper takes it for: the norm of the weights bounds the values far away from all data."""
     torch.manual_seed(0)
-    plain, normed = (CriticEnsemble(5, (16, 16), "relu", layer_norm=norm) for norm in (False, True))
+    plain, normed = (
+        CriticEnsemble(5, (16, 16), "relu", layers=partial(body, layer_norm=norm)) for norm in (False, True)
+    )
     far = torch.full((1, 3), 1e6), torch.full((1, 2), 1e6)
     last = [critic[-1] for critic in normed.critics]  # type: ignore[index]
     bound = max(float(layer.weight.detach().norm() * 4 + layer.bias.detach().abs()) for layer in last)
