@@ -407,6 +407,14 @@ def test_a_step_may_have_no_limit(minimal: Path) -> None:
 
 def test_a_module_next_to_the_file_is_pointed_to(write: Write) -> None:
     path = write("env: {id: 'an_env_of_mine:Mine-v0'}\npolicy: {name: actor_critic, architecture: null}\n")
+    # As a run's own copy of its configuration lies in the folder of its start.
+    below = path.parent / "my runs" / "runs" / "first" / path.name
+    below.parent.mkdir(parents=True)
+    for file in path.parent.glob("*.yaml"):
+        (below.parent / file.name).write_text(file.read_text())
+    (path.parent / "my runs" / "an_env_of_mine").mkdir()
+    (path.parent / "my runs" / "an_env_of_mine" / "__init__.py").write_text("")
+    assert f"start the run in '{path.parent}/my runs', or with PYTHONPATH='{path.parent}/my runs'" in mistakes(below)
     (path.parent / "an_env_of_mine.py").write_text("")
     words = mistakes(path)
     assert "there is no module an_env_of_mine here" in words
