@@ -214,9 +214,12 @@ def defer_signals() -> Iterator[None]:
 
 
 def interrupt_self() -> None:
-    """Raise SIGINT here, for a reason other than a person's wish: nothing is announced."""
-    _state.announced = True
-    signal.raise_signal(signal.SIGINT)
+    """Raise SIGINT in the main thread, which is no further signal from outside: the listener does not receive it."""
+    listener = signal.set_wakeup_fd(-1)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.set_wakeup_fd(listener, warn_on_full_buffer=False)
 
 
 @contextmanager
@@ -232,7 +235,7 @@ def as_interrupts(outlook: str, record: Callable[[], None]) -> Iterator[Callable
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         came[0] = number
-        signal.raise_signal(signal.SIGINT)
+        interrupt_self()
 
     main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in _SIGNALS if main and number != signal.SIGINT}

@@ -200,6 +200,30 @@ def test_a_second_signal_ends_a_process_that_is_in_native_code(section: str) -> 
     assert said.endswith("SIGINT: ended at once; the same command continues from the last checkpoint.\n")
 
 
+LATE = """
+import hashlib, os, sys, time
+from rlinf.base import signals
+signals._AT_ONCE_S = 0.2
+with signals.as_interrupts("", lambda: None) as exit_code:
+    try:
+        print(flush=True)
+        for _ in range(100):  # each is long, without the interpreter's lock, and no signal interrupts it
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 3_000_000)
+    except KeyboardInterrupt:
+        time.sleep(0.6)
+sys.exit(exit_code())
+"""
+
+
+def test_a_signal_that_takes_effect_late_is_one_signal() -> None:
+    with subprocess.Popen([sys.executable, "-c", LATE], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 143
+
+
 def test_ignored_signals_stay_ignored_and_handlers_are_given_back() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
