@@ -53,6 +53,8 @@ class Script:
         self._defined: dict[str, str] = {}
         self._entries: dict[str, dict[str, ast.expr]] = {}
         """What is put into a mapping after it was made, by its name."""
+        self._arguments: dict[str, ast.expr] = {}
+        """Defaults of the arguments that the script reads from its command line."""
         loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
         self._looped = {id(inner) for loop in loops for inner in ast.walk(loop)}
         for node in ast.walk(self._tree):
@@ -64,6 +66,13 @@ class Script:
                 target = node.targets[0]
                 if isinstance(target.value, ast.Name) and isinstance(target.slice, ast.Constant):
                     self._entries.setdefault(target.value.id, {})[str(target.slice.value)] = node.value
+            elif (
+                isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr) and isinstance(node.value, ast.Dict)
+            ):
+                added = {ast.literal_eval(key): value for key, value in _literal_keys(node.value)}
+                self._entries.setdefault(ast.unparse(node.target), {}).update(added)
+            elif isinstance(node, ast.Call) and _name(node) == "add_argument":
+                self._arguments.update(_default_of(node))
             elif isinstance(node, ast.Call) and _name(node) == "update" and isinstance(node.func, ast.Attribute):
                 added = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
                 self._entries.setdefault(ast.unparse(node.func.value), {}).update(added)
@@ -199,8 +208,27 @@ class Script:
                 result = self.value(assigned)
                 return Code(node.id) if isinstance(result, Code) else result
         if isinstance(node, ast.Attribute):
+            parsed = self._values.get(ast.unparse(node.value))
+            if isinstance(parsed, ast.Call) and _name(parsed) == "parse_args" and node.attr in self._arguments:
+                return self.value(self._arguments[node.attr])
             return Code(ast.unparse(node))
         return _arithmetic(node)
+
+
+def _literal_keys(node: ast.Dict) -> Iterator[tuple[ast.expr, ast.expr]]:
+    pairs = zip(node.keys, node.values, strict=True)
+    yield from ((key, value) for key, value in pairs if isinstance(key, ast.Constant))
+
+
+def _default_of(node: ast.Call) -> dict[str, ast.expr]:
+    """Return the default of an ``add_argument`` by the argument's name; nothing if it has none."""
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    words = [str(word.value) for word in node.args if isinstance(word, ast.Constant)]
+    dest = named.get("dest")
+    # argparse takes the first long option.
+    name = next((word for word in words if word.startswith("--")), words[0] if words else "")
+    name = str(dest.value) if isinstance(dest, ast.Constant) else name.lstrip("-").replace("-", "_")
+    return {name: named["default"]} if name and "default" in named else {}
 
 
 def _called(alias: ast.alias) -> str:

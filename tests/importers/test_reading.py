@@ -369,6 +369,29 @@ def test_habits_of_scripts(tmp_path: Path) -> None:
     assert [line for line in imported("trl", script).source.remarks if "`parsed` comes from the command line" in line]
 
 
+def test_defaults_of_a_command_line_are_read(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from argparse import ArgumentParser\nfrom stable_baselines3 import PPO as Agent\n"
+        "parser = ArgumentParser()\nparser.add_argument('-e', '--env-id', default='CartPole-v1')\n"
+        "parser.add_argument('--lr', type=float, default=1e-3)\nparser.add_argument('--seed', type=int)\n"
+        "args = parser.parse_args()\noptions = dict(n_steps=256)\noptions |= {'n_epochs': 4}\n"
+        "Agent('MlpPolicy', args.env_id, args.lr, seed=args.seed, **options).learn(2560)\n"
+    )
+    sheet = imported("sb3", script)
+    ours = values(sheet)
+    assert (ours["env.id"], ours["learner.optimizer.lr"], ours["algorithm.update_epochs"]) == ("CartPole-v1", 1e-3, 4)
+    assert [line for line in sheet.decide if "seed: `args.seed` is known only when the script runs" in line]
+
+
+def test_text_in_the_place_of_a_number_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    command = "python -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=t.parquet"
+    script.write_text(f"{command} actor_rollout_ref.rollout.temperature=1,0 trainer.save_freq=20,\n")
+    for key in ("temperature: 1,0", "save_freq: 20,"):
+        assert [line for line in imported("verl", script).decide if f"{key}: it is no number, and was not read" in line]
+
+
 def test_a_refused_value_is_named_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(
