@@ -209,7 +209,7 @@ def _file_of(tree: Branch, name: str, path: Path, remarks: list[str]) -> Branch 
 
 def _first_command(words: Sequence[Word], path: Path, remarks: list[str]) -> Sequence[Word]:
     """Return the words up to the second program that trains, which is remarked on."""
-    starts = [place for place, word in enumerate(words) if _TRAINS.fullmatch(word.text)]
+    starts = [index for index, word in enumerate(words) if _TRAINS.fullmatch(word.text)]
     if len(starts) < 2:
         return words
     second = words[starts[1]]

@@ -133,9 +133,9 @@ def _lines(text: str, script: _Script) -> Iterator[tuple[int, str]]:
 
 
 def _outside(text: str) -> Iterator[tuple[int, str, int]]:
-    """Place, character and depth of parentheses and braces of what stands outside of quotation marks."""
+    """Index, character and depth of parentheses and braces of what stands outside of quotation marks."""
     quote, depth, escaped = "", 0, False
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         if escaped:
             escaped = False
         elif character == "\\" and quote != "'":
@@ -146,25 +146,25 @@ def _outside(text: str) -> Iterator[tuple[int, str, int]]:
             quote = character
         else:
             depth += (character in "({") - (character in ")}")
-            yield place, character, depth
+            yield index, character, depth
 
 
 def _uncommented(line: str) -> str:
     """Return the line up to its comment, if it has one."""
-    for place, character, _ in _outside(line):
-        if character == "#" and (place == 0 or line[place - 1].isspace()):
-            return line[:place].rstrip()
+    for index, character, _ in _outside(line):
+        if character == "#" and (index == 0 or line[index - 1].isspace()):
+            return line[:index].rstrip()
     return line
 
 
 def _pieces(line: str) -> Iterator[str]:
     """Split a logical line into its commands; ``then``, ``do``, ``else`` and the patterns of a ``case`` stand alone."""
     starts = [0]
-    for place, character, depth in _outside(line):
+    for index, character, depth in _outside(line):
         if character == ";" and depth <= 0:
-            starts += [place, place + 1]
-        elif character == ")" and depth < 0 and place + 1 < len(line):
-            starts.append(place + 1)
+            starts += [index, index + 1]
+        elif character == ")" and depth < 0 and index + 1 < len(line):
+            starts.append(index + 1)
     parts = [line[start:end].strip() for start, end in itertools.pairwise([*starts, len(line)])]
     for number, part in enumerate(parts):
         if part == ";":
@@ -215,9 +215,9 @@ def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[
 
 def _blanks(text: str) -> list[str]:
     """Split at the blanks that stand outside of quotation marks and parentheses."""
-    places = [place for place, character, depth in _outside(text) if character.isspace() and depth == 0]
+    cuts = [index for index, character, depth in _outside(text) if character.isspace() and depth == 0]
     return [
-        text[start:end].strip() for start, end in itertools.pairwise([0, *places, len(text)]) if text[start:end].strip()
+        text[start:end].strip() for start, end in itertools.pairwise([0, *cuts, len(text)]) if text[start:end].strip()
     ]
 
 

@@ -364,5 +364,5 @@ def _beside(path: Path, known: Mapping[str, Path]) -> str:
 def _files_of(folder: Path) -> str:
     """Which YAML files a folder holds."""
     names = sorted(file.name for file in folder.glob("*.yaml"))
-    place = "the current folder" if folder == Path() else str(folder)
-    return f"YAML files in {place}: {', '.join(names)}." if names else f"There are no YAML files in {place}."
+    shown = "the current folder" if folder == Path() else str(folder)
+    return f"YAML files in {shown}: {', '.join(names)}." if names else f"There are no YAML files in {shown}."

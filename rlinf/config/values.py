@@ -313,8 +313,8 @@ def _str(value: object) -> str:
     if isinstance(value, str):
         return value
     plain = isinstance(value, bool | int | float)
-    one = isinstance(value, list) and len(value) == 1 and isinstance(value[0].value, str)
-    fix = f"Write {value[0].value}, without brackets." if one else "Write a word."
+    one = value[0].value if isinstance(value, list) and len(value) == 1 else None
+    fix = f"Write {one}, without brackets." if isinstance(one, str) else "Write a word."
     raise Mismatch(_WORDS[str], f'Put it in quotes: "{value}".' if plain else fix)
 
 

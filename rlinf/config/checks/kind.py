@@ -53,11 +53,11 @@ def _check_module(context: Context) -> None:
         extra, file = simulator_extra(env.id), Path(context.places.get("env.id", context.source).file)
         # A run's own copy lies below the folder that the run was started in.
         near = (folder / name for folder in file.parents for name in (f"{top}.py", f"{top}/__init__.py"))
-        found = next((place for place in near if place.exists()), None)
+        module_file = next((path for path in near if path.exists()), None)
         fix = "Install what brings it, or write rlinf_envs:rlinf/ReasoningGym-v0 for an environment of ours."
         if extra is not None:
             fix = f"Install it: {extra.fix}."
-        elif found is not None:
-            folder = shlex.quote(str(found.parent if found.stem == top else found.parent.parent))
-            fix = f"{found} is there: start the run in {folder}, or with PYTHONPATH={folder}."
+        elif module_file is not None:
+            folder = shlex.quote(str(module_file.parent if module_file.stem == top else module_file.parent.parent))
+            fix = f"{module_file} is there: start the run in {folder}, or with PYTHONPATH={folder}."
         context.error("env.id", message, fix)

@@ -73,17 +73,17 @@ class FailureCount:
         if count:
             self._went_well.add(attempt)
 
-    def add(self, attempt: Attempt, kind: str, account: str, place: str = "") -> None:
+    def add(self, attempt: Attempt, kind: str, account: str, env: str = "") -> None:
         """Count one failure of a kind; ``account`` is what was raised, and its origin.
 
         Args:
-            place: which environment it was, as `environment 3`; empty if that is of no use.
+            env: which environment it was, as `environment 3`; empty if that is of no use.
 
         Raises:
             EnvFailureError: that was one too many.
         """
         self.total += 1
-        newest = f"the last one{place and ' in '}{place} {_HOW[kind]}"
+        newest = f"the last one{env and ' in '}{env} {_HOW[kind]}"
         self._failures_in_a_row[attempt] += 1
         if attempt not in self._went_well and self._failures_in_a_row[attempt] > self._longest_streak:
             raise EnvFailureError(

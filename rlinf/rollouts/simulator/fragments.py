@@ -231,8 +231,8 @@ class FragmentCollector:
 
     def _fail(self, attempt: Attempt, env_index: int, kind: str) -> None:
         self._failures[kind] += 1
-        place = f"environment {self._global_indices[env_index]}"
-        self.failure_count.add(attempt, kind, self._vec_env.last_failure, place)
+        name = f"environment {self._global_indices[env_index]}"
+        self.failure_count.add(attempt, kind, self._vec_env.last_failure, name)
         self._vec_env.restart(env_index)
 
     def _begin(self, env_indices: list[int]) -> None:
