@@ -203,6 +203,32 @@ def test_what_load_does_not_take_is_named(arguments: Any, words: str) -> None:
         rlinf.load(*arguments)
 
 
+@pytest.mark.parametrize("path", [".", "", "/"])
+def test_a_folder_is_no_file(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigErrors, match=r"is a folder, not a YAML file. Name a file: There are no YAML files in"):
+        rlinf.load(path)
+
+
+def test_a_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "my home"))
+    (tmp_path / "my home").mkdir()
+    (tmp_path / "my home" / "run.yaml").write_text("extends: sim/cartpole_ppo\nrun: {seed: 5}\n")
+    assert rlinf.load("~/run.yaml").run.seed == 5
+
+
+def test_a_result_outlives_a_change_of_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules["rlinf.train.run"], "run", lambda config, **_: RunResult({}, Path(config.run.dir)))
+    result = rlinf.fit(rlinf.load("cartpole_ppo", "run.dir=mine"))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "metrics.jsonl").write_text('{"step": 1, "train/loss": 0.5}\n')
+    monkeypatch.chdir("/")
+    assert result.history == [{"step": 1, "train/loss": 0.5}]
+    with pytest.raises(KeyError, match=r"train/los was never logged in .*mine \(did you mean train/loss\?\)"):
+        result.best("train/los")
+
+
 def test_a_schedule_sets_the_rate_of_the_next_step() -> None:
     step = rlinf.Step(4, rlinf.Config(), Path(), {})
     rlinf.LearningRateSchedule(lambda number: 1e-6 / number).on_step(step)

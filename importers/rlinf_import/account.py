@@ -81,6 +81,8 @@ def _by_meaning(sheet: Sheet, key: str, located: Located, name: str, shared: dic
     ours = meaning.keys[0]
     if value is False and not isinstance(_default(ours), bool):
         sheet.ignored.append(f"{line}: it is off, and so it is here ({ours})")
+    elif isinstance(value, str) and _is_number(_default(ours)):
+        sheet.decide.append(f"{line}: it is no number, and was not read: see {' or '.join(meaning.keys)}")
     elif key in sheet.used:
         sheet.ignored.append(f"{line}: with the other settings nothing is set by it ({' or '.join(meaning.keys)})")
     elif meaning.note or len(meaning.keys) > 1 or name != key or not _fits(value, ours):
@@ -90,6 +92,10 @@ def _by_meaning(sheet: Sheet, key: str, located: Located, name: str, shared: dic
         sheet.put(ours, value, key)
     else:
         sheet.ignored.append(f"{line}: {ours} is {shown(sheet.settings[ours].value)} already")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _default(ours: str) -> object:

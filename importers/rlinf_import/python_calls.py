@@ -48,17 +48,38 @@ class Script:
 
     def __init__(self, tree: ast.AST, name: str) -> None:
         self._tree = tree
+        _unalias(tree)
         self._values: dict[str, ast.expr] = {}
         self._defined: dict[str, str] = {}
+        self._entries: dict[str, dict[str, ast.expr]] = {}
+        """What is put into a mapping after it was made, by its name."""
+        self._arguments: dict[str, ast.expr] = {}
+        """Defaults of the arguments that the script reads from its command line."""
         loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
         self._looped = {id(inner) for loop in loops for inner in ast.walk(loop)}
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 self._values[node.targets[0].id] = node.value
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+                self._values[node.target.id] = node.value
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+                target = node.targets[0]
+                if isinstance(target.value, ast.Name) and isinstance(target.slice, ast.Constant):
+                    self._entries.setdefault(target.value.id, {})[str(target.slice.value)] = node.value
+            elif (
+                isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr) and isinstance(node.value, ast.Dict)
+            ):
+                added = {ast.literal_eval(key): value for key, value in _literal_keys(node.value)}
+                self._entries.setdefault(ast.unparse(node.target), {}).update(added)
+            elif isinstance(node, ast.Call) and _name(node) == "add_argument":
+                self._arguments.update(_default_of(node))
+            elif isinstance(node, ast.Call) and _name(node) == "update" and isinstance(node.func, ast.Attribute):
+                added = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
+                self._entries.setdefault(ast.unparse(node.func.value), {}).update(added)
             elif isinstance(node, ast.FunctionDef | ast.ClassDef):
                 self._defined[node.name] = name
             elif isinstance(node, ast.ImportFrom) and node.module:
-                self._defined.update({alias.asname or alias.name: node.module for alias in node.names})
+                self._defined.update({_called(alias): node.module for alias in node.names})
 
     @classmethod
     def read(cls, path: Path) -> Script:
@@ -115,6 +136,11 @@ class Script:
         """Which of these names the script imports."""
         return [name for name in names if name in self._defined]
 
+    def names_for(self, *calls: str) -> list[str]:
+        """Return the names that the results of these calls are assigned to."""
+        values = self._values.items()
+        return [name for name, node in values if isinstance(node, ast.Call) and _name(node) in calls]
+
     def called(self, name: str) -> Call | None:
         """Return the call whose result was assigned to ``name``."""
         node = self._values.get(name)
@@ -134,6 +160,8 @@ class Script:
             return {str(key): self.value(value) for key, value in zip(keys, node.values, strict=True)}
         if isinstance(node, ast.Call) and _name(node) == "dict" and not node.args:
             return self._keywords(node)
+        if isinstance(node, ast.Call) and len(node.args) == 2 and ast.unparse(node.func) in _FROM_ENVIRONMENT:
+            return self.value(node.args[1])
         try:
             plain = ast.literal_eval(node)
         except ValueError:
@@ -165,7 +193,8 @@ class Script:
             if keyword.arg is not None:
                 named[keyword.arg] = value
             elif isinstance(value, dict):
-                named |= value
+                later = self._entries.get(ast.unparse(keyword.value), {})
+                named |= value | {name: self.value(entry) for name, entry in later.items()}
             else:
                 named[f"**{ast.unparse(keyword.value)}"] = Code(ast.unparse(keyword.value))
         return named
@@ -179,8 +208,41 @@ class Script:
                 result = self.value(assigned)
                 return Code(node.id) if isinstance(result, Code) else result
         if isinstance(node, ast.Attribute):
+            parsed = self._values.get(ast.unparse(node.value))
+            if isinstance(parsed, ast.Call) and _name(parsed) == "parse_args" and node.attr in self._arguments:
+                return self.value(self._arguments[node.attr])
             return Code(ast.unparse(node))
         return _arithmetic(node)
+
+
+def _literal_keys(node: ast.Dict) -> Iterator[tuple[ast.expr, ast.expr]]:
+    pairs = zip(node.keys, node.values, strict=True)
+    yield from ((key, value) for key, value in pairs if isinstance(key, ast.Constant))
+
+
+def _default_of(node: ast.Call) -> dict[str, ast.expr]:
+    """Return the default of an ``add_argument`` by the argument's name; nothing if it has none."""
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    words = [str(word.value) for word in node.args if isinstance(word, ast.Constant)]
+    dest = named.get("dest")
+    # argparse takes the first long option.
+    name = next((word for word in words if word.startswith("--")), words[0] if words else "")
+    name = str(dest.value) if isinstance(dest, ast.Constant) else name.lstrip("-").replace("-", "_")
+    return {name: named["default"]} if name and "default" in named else {}
+
+
+def _called(alias: ast.alias) -> str:
+    """Return the name that an import is read under: a class keeps its own."""
+    return alias.name if alias.asname is None or alias.name[0].isupper() else alias.asname
+
+
+def _unalias(tree: ast.AST) -> None:
+    """Give classes that are imported under another name (``import PPO as Agent``) their own."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    own = {alias.asname: _called(alias) for node in imports for alias in node.names if alias.asname}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = own.get(node.id, node.id)
 
 
 def literal(text: str) -> object:
@@ -208,6 +270,8 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Pow: operator.pow,
 }
 _CASTS: Mapping[str, Callable[[float], float]] = {"int": int, "float": float, "round": round}
+_FROM_ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
+"""Calls whose second argument stands where the environment does not set the variable."""
 _LARGEST_POWER = 64
 _LONGEST_LIST = 10_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rlinf.base.errors import UserError
 from rlinf.config.problems import Origin
-from rlinf.config.tree import Branch, Located, put
+from rlinf.config.tree import Branch, Located, merge, put
 from rlinf_import import rlinf, roll, sb3_script, sb3_zoo, stable_baselines3, trl, trl_script, verl
 from rlinf_import.account import close
 from rlinf_import.fitting import fit
@@ -25,14 +25,16 @@ from rlinf_import.refusal import NotOfferedError, NotTrainingError
 from rlinf_import.sb3_tables import DEFAULTS as SB3_DEFAULTS
 from rlinf_import.settle import settle
 from rlinf_import.sheet import Options, Sheet
-from rlinf_import.shell import words_of
-from rlinf_import.written import Code, Source, override, resolve, scalar
+from rlinf_import.shell import Word, words_of
+from rlinf_import.written import Code, Source, document, override, resolve, scalar
 
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _PROGRAM = re.compile(
     r"(?:[a-z_]\w*\.)*(?:main|\w*main_\w+|\w*_main|\w*main|\w*sft_trainer(?:_ray)?|model_merger|launch_server|\w*data_process|\w*proxy)"
 )
 """Modules and programs that a script starts."""
+_TRAINS = re.compile(r"(?:[a-z_]\w*\.)+(?:main_ppo\w*|main_\w*ppo|\w*sft_trainer(?:_ray)?)")
+"""Modules of verl that train."""
 _CHOICE = re.compile(r"(engine|optim|model_engine|ulysses_sequence_parallel_size|use_remove_padding)=([\w.-]+)")
 """Words of verl's commands without a section: groups of Hydra, and settings of its supervised training."""
 _GROUPS = ("engine", "optim", "model_engine")
@@ -144,7 +146,7 @@ def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
     words = words_of(path, variables, remarks)
     tree: Branch = {}
     waiting: tuple[str, Origin] | None = None
-    for word in words:
+    for word in _first_command(words, path, remarks):
         origin = Origin(str(path), word.line)
         hydra = _HYDRA.fullmatch(word.text) if peer == "verl" else None
         flag = _FLAG.fullmatch(word.text) if peer == "trl" else None
@@ -158,13 +160,16 @@ def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
         elif launched:
             put(tree, f"torchrun.{launched.group(1).replace('-', '_')}", scalar(launched.group(2), origin))
         elif flag:
-            name = flag.group(1).replace("-", "_")
-            waiting = None if flag.group(2) is not None else (name, origin)
-            given = flag.group(2)
+            name, given = flag.group(1).replace("-", "_"), flag.group(2)
+            positive = name.removeprefix("no_")
+            if given is None and positive != name and name not in PEERS[peer].names:
+                tree[positive], waiting = Located(False, origin), None
+                continue
+            waiting = None if given is not None else (name, origin)
             tree[name] = Located(True, origin) if given is None else _value(given, word.known, origin)
         elif peer == "trl" and word.text.endswith(".py"):
             waiting = None  # the launcher's own arguments end with the script
-        elif waiting is not None:
+        elif waiting is not None and (word.known or tree[waiting[0]].value is True):
             _append(tree, waiting[0], _value(word.text.rstrip(","), word.known, waiting[1]))
     programs = [word.text for word in words if peer == "verl" and _PROGRAM.fullmatch(word.text)]
     if peer == "trl":
@@ -175,7 +180,41 @@ def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
         form = "section.key=value" if peer == "verl" else "--flag value"
         kind = f"a script that trains nothing and holds no word of the form {form}"
         raise NotTrainingError(path, kind, f"Import a script that starts {PEERS[peer].title}.")
+    if peer == "trl":
+        tree = _with_files(tree, path, remarks)
+    elif own := [word for word in words if word.text.startswith("--config-name")]:
+        remarks.append(f"{path}:{own[0].line}: --config-name: what that file sets is not read: verl's defaults stand")
     return Source(path, tree, remarks, programs)
+
+
+def _with_files(tree: Branch, path: Path, remarks: list[str]) -> Branch:
+    """Lay the flags of a command over the YAML file of its ``--config``; read the launcher's processes from its own."""
+    settings, launcher = (_file_of(tree, name, path, remarks) for name in ("config", "config_file"))
+    if launcher is not None and "num_processes" in launcher:
+        tree.setdefault("num_processes", launcher["num_processes"])
+    return tree if settings is None else merge(settings, {**tree, "config": Located(None, tree["config"].origin)})
+
+
+def _file_of(tree: Branch, name: str, path: Path, remarks: list[str]) -> Branch | None:
+    """Return what the YAML file that a flag names holds; None, with a remark, if it is not here."""
+    given = tree.get(name)
+    if given is None or not isinstance(given.value, str):
+        return None
+    file = next((file for file in (Path(given.value), path.parent / given.value) if file.is_file()), None)
+    if file is None:
+        remarks.append(f"{given.origin}: {name}: {given.value} is not here: what it sets is not read")
+        return None
+    return document(file)
+
+
+def _first_command(words: Sequence[Word], path: Path, remarks: list[str]) -> Sequence[Word]:
+    """Return the words up to the second program that trains, which is remarked on."""
+    starts = [index for index, word in enumerate(words) if _TRAINS.fullmatch(word.text)]
+    if len(starts) < 2:
+        return words
+    second = words[starts[1]]
+    remarks.append(f"{path}:{second.line}: {second.text}: the first command that trains is read, and this one is not")
+    return words[: starts[1]]
 
 
 def _value(text: str, known: bool, origin: Origin) -> Located:

@@ -34,7 +34,11 @@ def environment(sheet: Sheet, name: str | None, algorithm: str) -> int:
     if name is None:
         sheet.put("env.id", "path.to.module:YourEnv")
         sheet.settings.pop("env.id")
-        sheet.refuse("an environment that the script makes itself", "env.id: module:Id, which you register", "env_id")
+        sheet.refuse(
+            "an environment that the script makes itself",
+            "env.id: module:Id, which you register and name with --env",
+            "env_id",
+        )
     elif is_atari(name):
         _atari(sheet, name)
     else:

@@ -46,7 +46,14 @@ def settle(sheet: Sheet) -> None:
             return
         if not [key for result in left for key in _leave_out(sheet, result)]:
             break
-    raise UnsettledError(sheet.source.path, [f"{result.message} {result.fix}".strip() for result in left])
+    raise UnsettledError(sheet.source.path, [_account(sheet, result) for result in left])
+
+
+def _account(sheet: Sheet, result: ConfigProblem) -> str:
+    """Return a problem in words, with the line and the keys of the file that it comes from."""
+    setting = sheet.settings.get(result.key)
+    words = f"{result.message} {result.fix}".strip()
+    return words if setting is None or not setting.cause else f"{words} ({setting.place}: {setting.cause})"
 
 
 def about_files(found: ConfigProblem) -> bool:

@@ -2,12 +2,14 @@
 
 Variables that the script sets are filled in, with their ``${NAME:-default}``; of a ``case`` the branch that
 its word selects is read, the first one if the word is unknown; of an ``if`` that compares known words the
-body that runs. Bodies of other ``if``, of ``for`` and of ``while`` are not read.
+body that runs; of a ``for`` over words its first turn. Bodies of other ``if``, of ``while`` and of here-documents
+are not read.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 import re
 import shlex
@@ -21,6 +23,13 @@ from rlinf_import.written import read_text
 _ASSIGNMENT = re.compile(r"(?:export\s+|local\s+|readonly\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=\(")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::?([-=+])((?:[^{}]|\{[^{}]*\})*))?\}|\$(\w+)")
+_OTHER = re.compile(r"\$\{(?:[!#]\w+[^{}]*|\w+(?:\[[^\]]*\]|[#%^,/@?]|:[\d?])[^{}]*)\}")
+"""Expansions that are not computed, such as ``${MODEL##*/}``."""
+_ALL = re.compile(r"\$[@*]|\$\{[@*][^{}]*\}|\$\{\w+\[[@*]\]\}")
+"""All words of the command line, or of an array, whose words are read where it is filled."""
+_HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_DECLARED = re.compile(r"(?:export|local|readonly|declare)\s+(?!-)")
+_LOOP = re.compile(r"for\s+([A-Za-z_]\w*)\s+in\s+(.+)")
 _ARITHMETIC = re.compile(r"\$\(\(((?:[^()]|\([^()]*\))*)\)\)")
 _COMMAND = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`")
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
@@ -59,11 +68,18 @@ class _If:
 
 
 @dataclass
+class _Loop:
+    """A ``for`` over words, of which the first turn is read."""
+
+    active: bool = True
+
+
+@dataclass
 class _Script:
     path: Path
     variables: dict[str, str]
     remarks: list[str]
-    blocks: list[_Case | _If | None] = field(default_factory=list)
+    blocks: list[_Case | _If | _Loop | None] = field(default_factory=list)
     """Open blocks, the innermost last; None is one whose body is not read."""
 
     @property
@@ -75,16 +91,36 @@ def words_of(path: Path, variables: Mapping[str, str], remarks: list[str]) -> li
     """Every word of the commands and arrays of the script, in order; ``variables`` win over those that it sets."""
     script = _Script(path, {"HOME": "~", **variables}, remarks)
     fixed = set(variables)
-    return [word for number, line in _lines(read_text(path)) for word in _line(script, fixed, number, line)]
+    lines = _lines(read_text(path), script)
+    pieces = ((number, piece) for number, line in lines for piece in _pieces(line))
+    return [word for number, piece in pieces for word in _line(script, fixed, number, piece)]
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Logical lines: a backslash, or an open quotation mark, goes on in the next line."""
-    waiting, start = "", 0
+def _lines(text: str, script: _Script) -> Iterator[tuple[int, str]]:
+    """Logical lines without comments: a backslash, or an open quotation mark, goes on in the next line.
+
+    A comment between the lines of a command ends it in a shell, which is hardly meant: it goes on here, with a remark.
+    """
+    waiting, start, here = "", 0, ""
     for number, line in enumerate(text.splitlines(), start=1):
+        if here:
+            here = "" if line.strip() == here else here
+            continue
+        if not _open(waiting):
+            kept = _uncommented(line)
+            within = bool(waiting) and not kept.strip()
+            if kept != line and (within or (line.endswith("\\") and kept.strip())):
+                script.remarks.append(
+                    f"{script.path}:{number}: in a shell this comment ends the command, and the lines after it do not "
+                    "belong to it: they are read as if they did"
+                )
+                kept = f"{kept} \\"
+            line = kept
+        document = _HERE.search(line) if "<<<" not in line else None
+        here = document.group(2) if document else ""
         start = start or number
         waiting += line
-        if waiting.endswith("\\") and not waiting.lstrip().startswith("#"):
+        if waiting.endswith("\\"):
             waiting = waiting[:-1] + " "
             continue
         if _open(waiting):
@@ -94,6 +130,53 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         waiting, start = "", 0
     if waiting:
         yield start, waiting
+
+
+def _outside(text: str) -> Iterator[tuple[int, str, int]]:
+    """Index, character and depth of parentheses and braces of what stands outside of quotation marks."""
+    quote, depth, escaped = "", 0, False
+    for index, character in enumerate(text):
+        if escaped:
+            escaped = False
+        elif character == "\\" and quote != "'":
+            escaped = True
+        elif quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"`":
+            quote = character
+        else:
+            depth += (character in "({") - (character in ")}")
+            yield index, character, depth
+
+
+def _uncommented(line: str) -> str:
+    """Return the line up to its comment, if it has one."""
+    for index, character, _ in _outside(line):
+        if character == "#" and (index == 0 or line[index - 1].isspace()):
+            return line[:index].rstrip()
+    return line
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """Split a logical line into its commands; ``then``, ``do``, ``else`` and the patterns of a ``case`` stand alone."""
+    starts = [0]
+    for index, character, depth in _outside(line):
+        if character == ";" and depth <= 0:
+            starts += [index, index + 1]
+        elif character == ")" and depth < 0 and index + 1 < len(line):
+            starts.append(index + 1)
+    parts = [line[start:end].strip() for start, end in itertools.pairwise([*starts, len(line)])]
+    for number, part in enumerate(parts):
+        if part == ";":
+            if parts[number - 1 : number] == [""] and number > 1 and parts[number - 2] == ";":
+                yield ";;"
+            continue
+        keyword = re.match(r"(then|do|else)\s+(?=\S)", part)
+        if keyword:
+            yield keyword.group(1)
+            part = part[keyword.end() :]
+        if part:
+            yield part
 
 
 def _open(line: str) -> bool:
@@ -108,6 +191,12 @@ def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[
     stripped = line.strip()
     if not stripped or stripped.startswith("#") or _block(script, number, stripped) or not script.reads:
         return
+    declared = _DECLARED.match(stripped)
+    several = _blanks(stripped[declared.end() :]) if declared else []
+    if len(several) > 1 and all(_ASSIGNMENT.fullmatch(one) for one in several):
+        for one in several:
+            yield from _line(script, fixed, number, one)
+        return
     assigned = _ASSIGNMENT.fullmatch(stripped)
     if assigned and not _ARRAY.match(stripped) and _single(assigned.group(3)):
         name, more, value = assigned.groups()
@@ -116,11 +205,20 @@ def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[
             script.variables[name] = script.variables.get(name, "") + text if more else text
         return
     # Arithmetic and commands hold blanks of their own: they become words before the line is split into some.
-    body = _COMMAND.sub(_UNKNOWN, _calculated(script, _ARRAY.sub("", stripped, count=1)))
+    body = _OTHER.sub(_UNKNOWN, _COMMAND.sub(_UNKNOWN, _calculated(script, _ARRAY.sub("", _ALL.sub("", stripped), 1))))
     for text in shlex.split(body.removesuffix(")") if body != stripped else body, comments=True):
         for expanded in _words(body, text, _expanded(script, text)):
             if expanded not in ("", ")", "(", "\\"):
-                yield Word(expanded.replace(_UNKNOWN, "..."), number, _UNKNOWN not in expanded)
+                shown = expanded.replace(f"{_UNKNOWN}$", "$").replace(_UNKNOWN, "...")
+                yield Word(shown, number, _UNKNOWN not in expanded)
+
+
+def _blanks(text: str) -> list[str]:
+    """Split at the blanks that stand outside of quotation marks and parentheses."""
+    cuts = [index for index, character, depth in _outside(text) if character.isspace() and depth == 0]
+    return [
+        text[start:end].strip() for start, end in itertools.pairwise([0, *cuts, len(text)]) if text[start:end].strip()
+    ]
 
 
 def _words(line: str, written: str, expanded: str) -> list[str]:
@@ -134,16 +232,23 @@ def _block(script: _Script, number: int, line: str) -> bool:
     """Whether the line opens, closes or divides a block, which it then does."""
     case = re.fullmatch(r"case\s+(.+?)\s+in", line)
     if case:
-        subject = _expanded(script, _plain(case.group(1)))
+        subject = _expanded(script, _plain(case.group(1)), unset="")
         if _UNKNOWN in subject:
             script.remarks.append(f"{script.path}:{number}: the first branch of `{line}` is read")
         script.blocks.append(_Case(subject))
         return True
     if _conditional(script, line):
         return True
+    loop = _LOOP.fullmatch(line)
+    if loop:
+        turns = shlex.split(_expanded(script, loop.group(2)), comments=True)
+        if script.reads:
+            script.variables[loop.group(1)] = turns[0] if turns else _UNKNOWN
+            script.remarks.append(f"{script.path}:{number}: of `{line[:60]}` the first turn is read")
+        script.blocks.append(_Loop())
+        return True
     if re.match(r"(if|for|while|until)\b", line):
-        if not re.search(r"\b(fi|done)\s*$", line):
-            script.blocks.append(None)
+        script.blocks.append(None)
         if script.reads or len(script.blocks) == 1:
             script.remarks.append(f"{script.path}:{number}: what `{line[:60]}` decides is not read")
         return True
@@ -177,7 +282,7 @@ def _conditional(script: _Script, line: str) -> bool:
 def _condition(script: _Script, text: str) -> bool | None:
     """Evaluate a comparison of words, or the test whether one is empty; None if a word is not known."""
     try:
-        words = [_expanded(script, word) for word in shlex.split(text)]
+        words = [_expanded(script, word, unset="") for word in shlex.split(text)]
     except ValueError:
         return None
     if any(_UNKNOWN in word or re.search(r"\$[@#*?\d]", word) for word in words):
@@ -198,7 +303,7 @@ def _branch(script: _Script, line: str) -> bool:
     block = script.blocks[-1]
     if block is None:
         return True
-    if isinstance(block, _If):
+    if not isinstance(block, _Case):
         return False
     if line == ";;":
         block.active = False
@@ -224,16 +329,23 @@ def _plain(value: str) -> str:
     return " ".join(shlex.split(value, comments=True))
 
 
-def _expanded(script: _Script, text: str) -> str:
+def _expanded(script: _Script, text: str, unset: str | None = None) -> str:
+    """Fill in variables; one that the script does not set becomes ``unset``, or stays by its name as unknown."""
+    text = _OTHER.sub(_UNKNOWN, _COMMAND.sub(_UNKNOWN, _calculated(script, text)))
+    return _filled(script, text, unset)
+
+
+def _filled(script: _Script, text: str, unset: str | None = None) -> str:
     def variable(match: re.Match[str]) -> str:
         name, sign, word, bare = match.groups()
-        value = script.variables.get(name or bare, "")
-        other = _expanded(script, word).strip("\"'") if word else ""
+        value = script.variables.get(name or bare)
+        other = _expanded(script, word, unset).strip("\"'") if word else ""
         if sign == "+":
             return other if value else ""
+        if value is None and sign is None:
+            return f"{_UNKNOWN}${name or bare}" if unset is None else unset
         return value or other
 
-    text = _COMMAND.sub(_UNKNOWN, _calculated(script, text))
     return _VARIABLE.sub(variable, text)
 
 
@@ -241,7 +353,7 @@ def _calculated(script: _Script, text: str) -> str:
     """Replace the arithmetic in the text by its results, as far as they are known."""
 
     def result(match: re.Match[str]) -> str:
-        found = _integer(re.sub(r"\$\{?(\w+)\}?", r"\1", match.group(1)), script.variables)
+        found = _integer(_filled(script, match.group(1)), script.variables)
         return _UNKNOWN if found is None else str(found)
 
     return _ARITHMETIC.sub(result, text)

@@ -61,7 +61,7 @@ _SERVER = nothing("samplers are processes of the run; there is no server to reac
 _SHAPES = nothing("rewards are entries of env.kwargs.reward")
 
 NAMES: Mapping[str, Meaning] = {
-    "config": nothing("the settings of a command's file: import that file"),
+    "config": nothing("its settings are read with those of the command"),
     "config_file": nothing("the launcher's: learner.num_workers and learner.backend say who trains"),
     "num_processes": means("learner.num_workers"),
     "dataset_test_split": nothing("evaluation.env_kwargs names the held-out split"),

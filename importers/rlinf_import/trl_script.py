@@ -54,7 +54,8 @@ def read(path: Path) -> Source:
     def take(values: Mapping[str, object], line: int) -> None:
         tree.update({name: locate(_plain(value), Origin(str(path), line)) for name, value in values.items()})
 
-    for call in script.calls(*_CONFIGS.get(trainer.name, ("GRPOConfig", "RLOOConfig"))):
+    configs = _CONFIGS.get(trainer.name, ("GRPOConfig", "RLOOConfig"))
+    for call in script.calls(*configs):
         take(({"output_dir": call.positional[0]} if call.positional else {}) | call.named, call.line)
     for call in script.calls("LoraConfig"):
         take(
@@ -64,21 +65,31 @@ def read(path: Path) -> Source:
     _data(script, take)
     positions = _POSITIONS.get(trainer.name, _POSITIONS["GRPOTrainer"])
     given = {**dict(zip(positions, trainer.positional, strict=False)), **trainer.named}
-    given.pop("args", None)
+    remarks = _elsewhere(path, trainer, given.pop("args", None), [*script.calls(*configs)])
     loaded = _loaded(script, given.get("model"))
     if loaded is not None:
         name = loaded.positional[0] if loaded.positional else loaded.named.get("pretrained_model_name_or_path")
         given["model"] = name if isinstance(name, str) else given["model"]
         take({key: _of_torch(value) for key, value in loaded.named.items() if key in _OF_MODELS}, loaded.line)
     take({"trainer": trainer.name} | given, trainer.line)
-    _assigned(script, take)
+    _assigned(script, take, configs)
     if script.imports(*_SEEING):
         take({"processor": script.imports(*_SEEING)[0]}, 1)
     pictures = _column_of_pictures(script)
     if pictures is not None:
         take({"image_column": pictures}, 1)
     _system(script, take)
-    return Source(path, tree, [])
+    return Source(path, tree, remarks)
+
+
+def _elsewhere(path: Path, trainer: Call, settings: object, configs: list[Call]) -> list[str]:
+    """Return a remark if the trainer's settings are not written in the script."""
+    if not isinstance(settings, Code) or configs:
+        return []
+    return [
+        f"{path}:{trainer.line}: args: `{settings.text}` comes from the command line, or from its --config file: "
+        "import that command, or that file"
+    ]
 
 
 def _loaded(script: Script, model: object) -> Call | None:
@@ -136,10 +147,10 @@ def _first(files: object) -> object:
     return files[0] if isinstance(files, list) and files else files
 
 
-def _assigned(script: Script, take: object) -> None:
-    """``training_args.NAME = value`` after the configuration was parsed."""
+def _assigned(script: Script, take: object, configs: tuple[str, ...]) -> None:
+    """Read ``training_args.NAME = value`` after the configuration was made or parsed."""
     assert callable(take)
-    for name, value, line in script.attributes("training_args", "args", "config"):
+    for name, value, line in script.attributes("training_args", "args", "config", *script.names_for(*configs)):
         take({name: value}, line)
 
 

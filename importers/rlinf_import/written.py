@@ -95,7 +95,7 @@ def scalar(text: str, origin: Origin) -> Located:
 def read_text(path: Path) -> str:
     """Read the file's text; raise UserError if there is none."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"{path} does not exist.") from None
     except (IsADirectoryError, UnicodeDecodeError):

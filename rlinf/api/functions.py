@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,7 +91,12 @@ def fit(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = Fa
 
     config = _checked(config, "fit")
     show(asked_level() or "INFO", "driver")
-    return run(config, report=report, callbacks=callbacks)
+    return _kept(run(config, report=report, callbacks=callbacks))
+
+
+def _kept(result: RunResult) -> RunResult:
+    """Return the result with a run directory that stays right when a notebook changes its folder."""
+    return replace(result, run_dir=result.run_dir.absolute())
 
 
 def evaluate(target: str | Path | RunResult, *overrides: str, step: int | None = None) -> RunResult:
@@ -101,4 +107,4 @@ def evaluate(target: str | Path | RunResult, *overrides: str, step: int | None =
     from rlinf.train.run import RunResult, evaluate_run
 
     folder = target.run_dir if isinstance(target, RunResult) else target
-    return evaluate_run(str(folder), overrides, step=step)
+    return _kept(evaluate_run(str(folder), overrides, step=step))

@@ -10,6 +10,9 @@ from pathlib import Path
 def near_path(path: Path) -> str:
     """Return a sentence on what may be meant by ``path``, which does not exist."""
     parent, text = path.parent, str(path)
+    hub = re.match(r"(?:https?:/+(?:www\.)?huggingface\.co/+|hf:/+)(?:datasets/|models/)?([\w.-]+/[\w.-]+)", text)
+    if hub is not None:
+        return f"Write {hub.group(1)} for what the hub has under that name."
     if re.match(r"[a-z0-9+]+:/", text):
         return "It is an address: download the file, or write a data set of the hub as OWNER/NAME."
     if "$" in text:

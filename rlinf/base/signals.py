@@ -121,7 +121,9 @@ class _Listener:
     interpreter's lock: then only SIGKILL helps.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, record: Callable[[], None] | None = None) -> None:
+        """``record``: called before the process is ended at once, in the thread."""
+        self._record = record
         self._ours, theirs = os.pipe()
         os.set_blocking(theirs, False)
         self._theirs = theirs
@@ -157,7 +159,11 @@ class _Listener:
     def _end(self, number: int) -> None:
         name = signal.Signals(number).name
         os.write(2, f"{name}: ended at once; the same command continues from the last checkpoint.\n".encode())
-        os._exit(128 + number)
+        try:
+            if self._record is not None:
+                self._record()
+        finally:
+            os._exit(128 + number)
 
 
 def _announce(number: int) -> None:
@@ -207,30 +213,47 @@ def defer_signals() -> Iterator[None]:
         raise Stopped(number)
 
 
+def interrupt_self() -> None:
+    """Raise SIGINT in the main thread, which is no further signal from outside: the listener does not receive it."""
+    listener = signal.set_wakeup_fd(-1)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.set_wakeup_fd(listener, warn_on_full_buffer=False)
+
+
 @contextmanager
-def as_interrupts(outlook: str) -> Iterator[Callable[[], int]]:
+def as_interrupts(outlook: str, record: Callable[[], None]) -> Iterator[Callable[[], int]]:
     """Turn the other stop signals into Ctrl-C, for libraries that have no other way to be stopped.
 
     Gives a function that returns the exit code for the signal that came. An interrupt that is not caught becomes
-    :class:`Stopped` with ``outlook``.
+    :class:`Stopped` with ``outlook``, after ``record`` has written what was cut short. A second signal ends the
+    process, after ``record``, if the main thread does not come to it.
     """
+    global _state
     came = [int(signal.SIGINT)]
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         came[0] = number
-        signal.raise_signal(signal.SIGINT)
+        interrupt_self()
 
     main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in _SIGNALS if main and number != signal.SIGINT}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
             signal.signal(number, interrupt)
+    listener = _Listener(record) if main else None
+    outer, _state = _state, _State()
     try:
         yield lambda: 128 + came[0]
     except KeyboardInterrupt:
+        record()
         stopped = Stopped(came[0])
         stopped.outlook = outlook
         raise stopped from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if listener is not None:
+            listener.close()
+        _state = outer

@@ -93,10 +93,12 @@ class RaySession:
         if not self._owned:
             return
         self._owned = False
-        ray.shutdown()
-        self._restore_sigterm()
-        if self._watchdog is not None:
-            self._watchdog.communicate(watchdog.FAREWELL, timeout=_CLEAN_S)
+        try:
+            ray.shutdown()
+        finally:  # Ctrl-C may come meanwhile
+            self._restore_sigterm()
+            if self._watchdog is not None:
+                self._watchdog.communicate(watchdog.FAREWELL, timeout=_CLEAN_S)
 
     def _restore_sigterm(self) -> None:
         """Ray puts handlers of its own when it starts, and the system's when it ends; neither is what ours would do."""

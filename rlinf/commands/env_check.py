@@ -62,6 +62,11 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("the reward of step", True, _NO_NUMBER),
     ("The reward is a", True, _NO_NUMBER),
     ("it has no ", True, "The policy is built from both: set them in __init__, to spaces of gymnasium.spaces."),
+    (
+        "did not return within",
+        True,
+        "Training would restart the environment and drop the episode each time; env.step_timeout_s is the limit.",
+    ),
     (" raised ", True, "Training would restart the environment and drop the episode each time."),
     ("observations are not equal although similar", False, _REPEATS),
     ("not equal although similar", False, _REPEATS),
@@ -118,6 +123,7 @@ def examine_env(config: Config) -> list[Caveat]:
         return []
     if config.evaluation.video_every:
         os.environ.update(offscreen())
+    whole = training_env(config)
     bare = EnvConfig(
         env.id,
         env.kwargs,
@@ -125,8 +131,9 @@ def examine_env(config: Config) -> list[Caveat]:
         python=env.python,
         action_mask=env.action_mask,
         success_key=env.success_key,
+        step_timeout_s=env.step_timeout_s,
+        start_timeout_s=whole.start_timeout_s,
     )
-    whole = training_env(config)
     try:
         findings = _remarks(bare)
         if not any(finding.serious for finding in findings):
@@ -152,12 +159,12 @@ def _remarks(options: EnvConfig) -> list[Caveat]:
     """Remarks of gymnasium's checker, and of random episodes, on the environment of ``options``."""
     from rlinf.rollouts.isolation.vec_env import remarks_in_process
     from rlinf.rollouts.vec_env.env_checker import remarks_on
-    from rlinf.rollouts.vec_env.make_env import make_env
+    from rlinf.rollouts.vec_env.make_env import make_in_time
 
     remarks = (
         remarks_in_process(options)
         if options.isolation == "process"
-        else remarks_on(make_env(options), options.success_key)
+        else remarks_on(make_in_time(options), options.success_key, options.step_timeout_s)
     )
     return [explain(remark.message, fatal=remark.fatal) for remark in remarks]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 import string
 import sys
 from collections.abc import Sequence
@@ -47,7 +48,11 @@ def main(arguments: Sequence[str]) -> int:
 def write_skeleton(kind: str, name: str, folder: Path) -> tuple[Path, Path, Path]:
     """NAME.py, NAME.yaml and test_NAME.py in ``folder``, which is made."""
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
-        raise UserError(f"rlinf new {kind} {name}: the name becomes a Python module: small letters, digits and _")
+        usable = re.sub(r"\W+|^(?=\d)", "_", name.lower().removesuffix(".py")).rstrip("_")
+        meant = f", as in {usable}" if usable.isidentifier() and not keyword.iskeyword(usable) else ""
+        raise UserError(
+            f"rlinf new {kind} {name}: the name becomes a Python module: small letters, digits and _{meant}"
+        )
     files = {
         "module.py.txt": folder / f"{name}.py",
         "config.yaml.txt": folder / f"{name}.yaml",
@@ -63,7 +68,10 @@ def write_skeleton(kind: str, name: str, folder: Path) -> tuple[Path, Path, Path
     there = [path for path in files.values() if path.exists()]
     if there:
         raise UserError(f"{there[0]} exists: choose another name, or another --folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--folder {folder} cannot be made ({error.strerror}): choose another folder") from error
     words = {"name": name, "class_name": "".join(part.title() for part in name.split("_"))}
     for template, path in files.items():
         text = (SKELETONS / kind / template).read_text(encoding="utf-8")
@@ -72,6 +80,6 @@ def write_skeleton(kind: str, name: str, folder: Path) -> tuple[Path, Path, Path
         except OSError as error:  # the same command can then be given again
             for written in files.values():
                 written.unlink(missing_ok=True)
-            raise OSError(error.errno, error.strerror, str(path)) from error
+            raise UserError(f"{path} cannot be written ({error.strerror}): choose another --folder or name") from error
     module, config, test = files.values()
     return module, config, test

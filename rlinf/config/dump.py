@@ -45,7 +45,10 @@ def diff(a: Sections, b: Sections) -> list[str]:
 def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
     """List the same differences for the results of :func:`flat`."""
     lines = []
-    for key in dict.fromkeys([*left, *right]):
+    keys = dict.fromkeys([*left, *right])
+    for key in keys:
+        if "{}" in (left.get(key), right.get(key)) and any(other.startswith(f"{key}.") for other in keys):
+            continue  # the lines of its entries say it
         before, after = left.get(key, "(absent)"), right.get(key, "(absent)")
         if before != after:
             lines.append(f"{key}: {before} -> {after}")

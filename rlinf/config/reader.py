@@ -335,6 +335,8 @@ def _beside(path: Path, known: Mapping[str, Path]) -> str:
         return f"{path / 'config.yaml'} is the file of the run in it."
     if "=" in path.name:
         return "The file comes first, and key=value after it."
+    if not path.name:
+        return f"Name a file: {_files_of(path)}"
     for file in (path.with_name(f"{path.name}.yaml"), Path(str(path).replace("\\", "/"))):
         if file != path and file.is_file():
             return f"Did you mean {file}?"
@@ -355,8 +357,12 @@ def _beside(path: Path, known: Mapping[str, Path]) -> str:
         return f"Did you mean the recipe {same[0]}? Recipes need no folder and no suffix."
     if not path.parent.is_dir():
         return f"There is no folder {path.parent} either."
-    names = sorted(other.name for other in path.parent.glob("*.yaml"))
-    close = nearest(path.name, names)
-    if close:
-        return f"Did you mean {path.parent / close[0]}?"
-    return f"YAML files in {path.parent}: {', '.join(names)}." if names else f"{path.parent} holds no YAML files."
+    close = nearest(path.name, [other.name for other in path.parent.glob("*.yaml")])
+    return f"Did you mean {path.parent / close[0]}?" if close else _files_of(path.parent)
+
+
+def _files_of(folder: Path) -> str:
+    """Which YAML files a folder holds."""
+    names = sorted(file.name for file in folder.glob("*.yaml"))
+    shown = "the current folder" if folder == Path() else str(folder)
+    return f"YAML files in {shown}: {', '.join(names)}." if names else f"There are no YAML files in {shown}."

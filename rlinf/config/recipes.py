@@ -48,8 +48,8 @@ def packaged(name: str | Path, known: Mapping[str, Path] | None = None) -> Path 
 
 
 def located(name: str | Path, known: Mapping[str, Path] | None = None) -> Path:
-    """Resolve a recipe name or a path."""
-    return packaged(name, known) or Path(name)
+    """Resolve a recipe name or a path; `~` is the home folder, as everywhere in a file."""
+    return packaged(name, known) or Path(name).expanduser()
 
 
 @functools.cache

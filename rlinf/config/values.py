@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import types
 import typing
 from collections.abc import Callable
@@ -202,7 +203,9 @@ class Builder:
     def _list(self, member: object, located: Located, dotted: str) -> list[object]:
         if not isinstance(located.value, list):
             example = _example(member)
-            raise Mismatch(f"a list, each entry {_name(member)}", f"For example: [{example}, {example}].")
+            entries = _entries(member, located)
+            fix = f"Write [{', '.join(entries)}]." if entries else f"For example: [{example}, {example}]."
+            raise Mismatch(f"a list, each entry {_name(member)}", fix)
         try:
             return [self.value(member, child, dotted) for child in located.value]
         except Mismatch as mismatch:
@@ -214,6 +217,18 @@ class Builder:
                 return {}
             raise Mismatch("a mapping", _MAPPING_FIX)
         return {name: self.value(member, child, f"{dotted}.{name}") for name, child in located.branch.items()}
+
+
+def _entries(member: object, located: Located) -> list[str]:
+    """Return the entries of a list that was written without brackets, `64, 64`; none if it is something else."""
+    if located.branch is not None or isinstance(located.value, bool | None) or member not in (int, float, str):
+        return []
+    entries = re.findall(r"[^,\s]+", str(located.value).strip("[]() "))
+    try:
+        [typing.cast(type, member)(entry) for entry in entries]
+    except ValueError:
+        return []
+    return entries
 
 
 def _slip(child: Located, dotted: str) -> str:
@@ -286,10 +301,10 @@ def _float(value: object) -> float:
         return float(value)
     if isinstance(value, str):
         try:
-            float(value)
+            finite = math.isfinite(float(value))
         except ValueError:
-            pass
-        else:
+            finite = False
+        if finite:
             raise Mismatch(_WORDS[float], f"Write {value.strip()}, without quotes.")
     raise Mismatch(_WORDS[float], "For example: 0.5 or 1e-4.")
 
@@ -298,7 +313,9 @@ def _str(value: object) -> str:
     if isinstance(value, str):
         return value
     plain = isinstance(value, bool | int | float)
-    raise Mismatch(_WORDS[str], f'Put it in quotes: "{value}".' if plain else "Write a word.")
+    one = value[0].value if isinstance(value, list) and len(value) == 1 else None
+    fix = f"Write {one}, without brackets." if isinstance(one, str) else "Write a word."
+    raise Mismatch(_WORDS[str], f'Put it in quotes: "{value}".' if plain else fix)
 
 
 _SCALARS: dict[type, Callable[[object], object]] = {bool: _bool, int: _int, float: _float, str: _str}

@@ -124,18 +124,21 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     from rlinf.sweep.confirmation import confirmation_of, confirmation_sentence
     from rlinf.sweep.engine import run_trials
     from rlinf.sweep.export import write_tables
-    from rlinf.sweep.records import open_sweep, read_sweep
+    from rlinf.sweep.records import mark_cut_short, open_sweep, read_sweep
     from rlinf.sweep.summary import summarise
 
     open_sweep(sweep)
     if repeated_draws(sweep.config):
         print(repeated_draws(sweep.config))
-    with as_interrupts("the same command goes on with the trials that are not at their end") as exit_code:
+    folders = [sweep.folder]
+    outlook = "the same command goes on with the trials that are not at their end"
+    with as_interrupts(outlook, lambda: mark_cut_short(folders)) as exit_code:
         outcome = run_trials(sweep, plans)
         summary = summarise(read_sweep(sweep.folder))
         confirmation = None if outcome.interrupted else confirmation_of(sweep, summary)
         if confirmation is not None:
             open_sweep(confirmation[0])
+            folders.append(confirmation[0].folder)
             outcome = replace(outcome, interrupted=run_trials(*confirmation).interrupted)
     write_tables(summary, sweep.folder)
     print(summary.verdict)

@@ -12,7 +12,7 @@ from typing import Any
 from rlinf.base.errors import UserError
 from rlinf.sweep.live import LiveView
 from rlinf.sweep.load import Sweep
-from rlinf.sweep.records import TrialRecord, read_sweep
+from rlinf.sweep.records import TrialRecord, mark_cut_short, read_sweep
 from rlinf.sweep.schema import ResourcesConfig, SpaceEntry
 from rlinf.sweep.sequential import FIRST
 from rlinf.sweep.settings import TrialPlan, complete, plan_of
@@ -100,13 +100,10 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
             total = _fit_in_rounds(sweep, plans, view)
         else:
             _fit(sweep, waiting, view)
+        mark_cut_short([sweep.folder], "out of time" if view.out_of_time else "interrupted")
         trials = list(read_sweep(sweep.folder).trials)
         left = total - sum(trial.status in (*_DONE, "failed") for trial in trials)
         if left:
-            for trial in trials:
-                if trial.status == "running":
-                    trial.status = "out of time" if view.out_of_time else "interrupted"
-                    trial.write()
             why = "Out of time" if view.out_of_time else "Interrupted"
             view.say(f"{why}: {left} of {total} trials have not finished. The same command continues.")
     return Outcome(trials, interrupted=left > 0 and not view.out_of_time)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Any
 
 from ray.tune import Callback
 
 from rlinf.base.redaction import redacted
+from rlinf.base.signals import interrupt_self
 from rlinf.sweep.live import LiveView
 from rlinf.sweep.records import TrialRecord
 from rlinf.sweep.settings import plan_of
@@ -23,7 +23,7 @@ class Events(Callback):
         self.view.paused({self._name(trial) for trial in trials if trial.status == "PAUSED"})
         if self.view.time_is_up():
             # As if someone had interrupted: Tune saves its state, ends the trials and lets them go on the next time.
-            signal.raise_signal(signal.SIGINT)
+            interrupt_self()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         plan, name = plan_of(trial.config, self.view.sweep.config.seeds)

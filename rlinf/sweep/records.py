@@ -90,6 +90,15 @@ def read_sweep(folder: Path) -> SweepRecord:
     )
 
 
+def mark_cut_short(folders: Sequence[Path], status: str = "interrupted") -> None:
+    """Give ``status`` to the trials of these sweeps that were still running."""
+    for path in (path for folder in folders for path in folder.glob("trials/*/trial.json")):
+        trial = TrialRecord.read(path.parent)
+        if trial.status == "running":
+            trial.status = status
+            trial.write()
+
+
 def _shown_definition(config: SweepConfig) -> dict[str, Any]:
     """Return the sweep as `sweep.json` shows it: everything but the values of `cluster.env`."""
     definition: dict[str, Any] = json.loads(json.dumps(asdict(config)))

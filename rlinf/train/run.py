@@ -18,7 +18,7 @@ from rlinf.base.errors import OtherPolicy, UserError, is_user_error
 from rlinf.base.json_files import read_json_lines
 from rlinf.base.own_errors import own_account
 from rlinf.base.signals import Stopped, stop_signals
-from rlinf.base.user_code import refuse_while_importing
+from rlinf.base.user_code import did_you_mean, refuse_while_importing
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.derived import has_warm_start
@@ -69,9 +69,11 @@ class RunResult:
         """Return the line of the history with the highest value of a metric (``min``: lowest).
 
         KeyError if no line has it."""
-        lines = [line for line in self.history if metric in line]
+        history = self.history
+        lines = [line for line in history if metric in line]
         if not lines:
-            raise KeyError(metric)
+            logged = sorted({name for line in history for name in line})
+            raise KeyError(f"{metric} was never logged in {self.run_dir}{did_you_mean(metric, logged)}")
         return (min if mode == "min" else max)(lines, key=lambda line: line[metric])
 
     @property

@@ -22,6 +22,7 @@ from rlinf.config.stored import load_stored
 from rlinf.data.batch import Batch
 from rlinf.models.architecture import in_one_line
 from rlinf.train.callbacks import StopAfter
+from rlinf.train.checkpoints import DamagedError, examine, folder_name
 from rlinf.train.plain_state import load_plain
 from rlinf.train.run import run
 from rlinf.train.saved_batches import FOLDER
@@ -80,7 +81,7 @@ def verify(folder: Path, step: int | None = None, overrides: Sequence[str] = ())
     last = max(logged, default=0) if step is None else step
     if last not in logged or last < 1:
         known = f"steps 1 to {max(logged)}" if logged and max(logged) > 0 else "no step"
-        raise UserError(f"{folder} logged {known}" + (f", not step {last}" if logged or step is not None else ""))
+        raise UserError(f"{folder} logged {known}" + (f", not step {last}" if step is not None else ""))
     earlier = [known for known in directory.steps() if known < last]
     with tempfile.TemporaryDirectory(prefix="rlinf_verify_") as temporary:
         again = Path(temporary) / "again"
@@ -133,8 +134,12 @@ def _copy_start(folder: Path, again: Path, checkpoint: int | None) -> int:
             shutil.copy2(result, again / name)
     if checkpoint is None:
         return 0
-    name = f"step_{checkpoint:06d}"
-    shutil.copytree(folder / "checkpoints" / name, again / "checkpoints" / name)
+    source = folder / "checkpoints" / folder_name(checkpoint)
+    try:
+        examine(source)
+    except DamagedError as error:
+        raise UserError(f"{source}: {error}, and the step is trained from there: name another --step") from error
+    shutil.copytree(source, again / "checkpoints" / source.name)
     return checkpoint
 
 

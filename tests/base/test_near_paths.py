@@ -24,7 +24,13 @@ def test_the_nearest_name_of_the_folder_is_proposed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "words"),
-    [("https://a.b/c.jsonl", "an address"), ("$DATA/c.jsonl", r"${oc.env:NAME}"), ("data/*.jsonl", "name the folder")],
+    [
+        ("https://a.b/c.jsonl", "an address"),
+        ("https://huggingface.co/datasets/openai/gsm8k/tree/main", "Write openai/gsm8k"),
+        ("hf://Qwen/Qwen2.5-0.5B", "Write Qwen/Qwen2.5-0.5B"),
+        ("$DATA/c.jsonl", r"${oc.env:NAME}"),
+        ("data/*.jsonl", "name the folder"),
+    ],
 )
 def test_notations_of_shells_and_the_web_are_named(path: str, words: str) -> None:
     assert words in near_path(Path(path))

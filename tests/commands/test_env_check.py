@@ -126,6 +126,19 @@ def test_a_broken_environment_is_explained(
     sys.modules.pop(module)
 
 
+@pytest.mark.parametrize(("call", "part"), [("reset", "observation"), ("step", "reward")])
+def test_an_environment_that_hangs_is_named(
+    own: Path, capsys: pytest.CaptureFixture[str], call: str, part: str
+) -> None:
+    module = f"hangs_{call}"
+    (own / f"{module}.py").write_text(written(module, **{part: "__import__('time').sleep(60)"}))
+    assert checked(own, f"{module}:{module}-v0", "env.step_timeout_s=0.1") == WRONG_CONFIG
+    output = capsys.readouterr().out
+    assert f"{call} did not return within 0.1 s (env.step_timeout_s), at" in output
+    assert f"{module}.py" in output
+    sys.modules.pop(module)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

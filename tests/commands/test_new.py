@@ -41,12 +41,15 @@ def test_nothing_is_overwritten(
     assert "mine.yaml exists" in capsys.readouterr().err
     assert not Path("mine.py").exists()
     assert main(["new", "env", "My-Env"]) == 2
+    assert "small letters, digits and _, as in my_env" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["new", "env", "a", "--folder", "file"], "file is a file: choose another folder"),
+        (["new", "env", "a", "--folder", "/proc"], "/proc/a.py cannot be written (No such file or directory)"),
+        (["new", "env", "2 envs.py"], "digits and _, as in _2_envs"),
         (["new", "reward", "random"], "Python finds another module of that name"),
     ],
 )

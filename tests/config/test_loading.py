@@ -159,6 +159,9 @@ def test_differences(minimal: Path) -> None:
     a, b = load(minimal), load(minimal, ["rollout.batch_size=64", "env.kwargs.task=basic_arithmetic"])
     assert diff(a, a) == []
     assert diff(a, b) == ["env.kwargs.task: chain_sum -> basic_arithmetic", "rollout.batch_size: 32 -> 64"]
+    c = load(minimal, ["evaluation.env_kwargs={}"])
+    d = load(minimal, ["evaluation.env_kwargs={size: 1}"])
+    assert diff(c, d) == ["evaluation.env_kwargs.size: (absent) -> 1"]
 
 
 def test_mappings_cite_their_source() -> None:

@@ -36,6 +36,11 @@ WRONG = [
     ('learner: {optimizer: {lr: "1e-4"}}', "learner.optimizer.lr must be a number", "Write 1e-4, without quotes."),
     ("learner: {optimizer: {lr: null}}", "learner.optimizer.lr must be a number, not null.", "For example: 0.5"),
     ("learner: {optimizer: {betas: 0.9}}", "betas must be a list of 2 values, not 0.9.", "[0.5, 0.5]"),
+    ("learner: {optimizer: {lr: inf}}", 'must be a number, not the text "inf".', "For example: 0.5"),
+    ("policy: {hidden_sizes: 64}", "each entry a whole number, not 64.", "Write [64]."),
+    ("policy: {hidden_sizes: '(64,32)'}", 'each entry a whole number, not the text "(64,32)".', "Write [64, 32]."),
+    ("policy: {hidden_sizes: wide}", 'each entry a whole number, not the text "wide".', "For example: [8, 8]."),
+    ("run: {name: [a]}", "run.name must be text, not the list", "Write a, without brackets."),
     ("run: {name: 7}", "run.name must be text, not 7.", 'Put it in quotes: "7".'),
     ("learner: {backend: torhc}", "must be one of torch, fsdp, megatron", "Did you mean torch?"),
     ("policy: {lora: 8}", "policy.lora is a section, not 8.", "Write its keys under it"),
@@ -402,6 +407,14 @@ def test_a_step_may_have_no_limit(minimal: Path) -> None:
 
 def test_a_module_next_to_the_file_is_pointed_to(write: Write) -> None:
     path = write("env: {id: 'an_env_of_mine:Mine-v0'}\npolicy: {name: actor_critic, architecture: null}\n")
+    # As a run's own copy of its configuration lies in the folder of its start.
+    below = path.parent / "my runs" / "runs" / "first" / path.name
+    below.parent.mkdir(parents=True)
+    for file in path.parent.glob("*.yaml"):
+        (below.parent / file.name).write_text(file.read_text())
+    (path.parent / "my runs" / "an_env_of_mine").mkdir()
+    (path.parent / "my runs" / "an_env_of_mine" / "__init__.py").write_text("")
+    assert f"start the run in '{path.parent}/my runs', or with PYTHONPATH='{path.parent}/my runs'" in mistakes(below)
     (path.parent / "an_env_of_mine.py").write_text("")
     words = mistakes(path)
     assert "there is no module an_env_of_mine here" in words

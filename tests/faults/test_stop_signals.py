@@ -169,18 +169,21 @@ def test_what_batch_systems_announce_leaves_time_for_a_checkpoint(number: int) -
 
 
 STUCK = """
-import ctypes
-from contextlib import nullcontext
-from rlinf.base.signals import defer_signals, stop_signals
+import ctypes, os
+from rlinf.base.signals import as_interrupts, defer_signals, stop_signals
 libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
-with stop_signals(), {section}:
+with {section}:
     print(flush=True)
     libc.pthread_mutex_lock(mutex)
     libc.pthread_mutex_lock(mutex)  # without end, and no signal interrupts it
 """
 
 
-@pytest.mark.parametrize("section", ["defer_signals()", "nullcontext()"])
+RECORDED = b"trials are marked"
+SECTIONS = ("stop_signals(), defer_signals()", "stop_signals()", f"as_interrupts('', lambda: os.write(1, {RECORDED}))")
+
+
+@pytest.mark.parametrize("section", SECTIONS)
 def test_a_second_signal_ends_a_process_that_is_in_native_code(section: str) -> None:
     command = [sys.executable, "-c", STUCK.format(section=section)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -190,10 +193,35 @@ def test_a_second_signal_ends_a_process_that_is_in_native_code(section: str) -> 
             time.sleep(1.0)  # signals within 0.2 s count as one, also when a busy machine delivers them late
             assert process.poll() is None
             process.send_signal(number)
-        said = process.communicate(timeout=20)[1]
+        recorded, said = process.communicate(timeout=20)
     assert process.returncode == 130
+    assert recorded == (RECORDED.decode() if "as_interrupts" in section else "")
     assert said.startswith("SIGTERM: stopping as soon as the state can be saved; once more to stop at once.\n")
     assert said.endswith("SIGINT: ended at once; the same command continues from the last checkpoint.\n")
+
+
+LATE = """
+import hashlib, os, sys, time
+from rlinf.base import signals
+signals._AT_ONCE_S = 0.2
+with signals.as_interrupts("", lambda: None) as exit_code:
+    try:
+        print(flush=True)
+        for _ in range(100):  # each is long, without the interpreter's lock, and no signal interrupts it
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 3_000_000)
+    except KeyboardInterrupt:
+        time.sleep(0.6)
+sys.exit(exit_code())
+"""
+
+
+def test_a_signal_that_takes_effect_late_is_one_signal() -> None:
+    with subprocess.Popen([sys.executable, "-c", LATE], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 143
 
 
 def test_ignored_signals_stay_ignored_and_handlers_are_given_back() -> None:
@@ -208,8 +236,10 @@ def test_ignored_signals_stay_ignored_and_handlers_are_given_back() -> None:
 
 
 def test_libraries_that_know_only_ctrl_c_hear_of_other_signals() -> None:
+    recorded: list[bool] = []
+
     def stopped_inside(*, caught: bool) -> int:
-        with as_interrupts("the same command goes on") as exit_code:
+        with as_interrupts("the same command goes on", lambda: recorded.append(caught)) as exit_code:
             try:
                 os.kill(os.getpid(), signal.SIGTERM)
             except KeyboardInterrupt:
@@ -221,6 +251,7 @@ def test_libraries_that_know_only_ctrl_c_hear_of_other_signals() -> None:
     with pytest.raises(Stopped) as stopped:
         stopped_inside(caught=False)
     assert str(stopped.value) == "Stopped by SIGTERM; the same command goes on."
+    assert recorded == [False], "only what is cut short has to be recorded"
 
 
 def test_an_interrupt_that_native_code_raises_instead_is_the_signal_that_came() -> None:

@@ -295,13 +295,112 @@ def test_words_of_a_script(tmp_path: Path) -> None:
     script.write_text(
         "N=${N:-4}\nM=$((N * 2 + 1))\nNAME='a b'\n"
         "case $KIND in\n  big|large) N=64 ;;\n  *)\n    N=8\n    ;;\nesac\n"
-        "for i in 1 2; do\n  run x.y=never\ndone\n"
+        "while true; do\n  run x.y=never\ndone\n"
         'FOO=1 run x.n=$N x.m=${M} \\\n  x.name="$NAME" x.now=$(date) # x.z=1\n'
     )
     remarks: list[str] = []
     words = {word.text for word in words_of(script, {}, remarks) if "." in word.text}
     assert words == {"x.n=8", "x.m=9", "x.name=a b", "x.now=..."}
     assert len(remarks) == 1
+
+
+COMMANDS = {
+    "A=x.a=1; B=2 ; run $A x.b=$B\n": {"x.a=1", "x.b=2"},
+    "export A=1 B='2 3'\nrun x.a=$A x.b=$B\n": {"x.a=1", "x.b=2 3"},
+    "for lr in 1e-6 5e-6; do run x.lr=$lr; done; run x.z=1\n": {"x.lr=1e-6", "x.z=1"},
+    'if [ "$D" = 1 ]; then N=8; else N=4; fi\nrun x.n=$N\n': {"x.n=4"},
+    "case ${K:-b} in a) N=1 ;; b) N=2 ;; esac\nrun x.n=$N\n": {"x.n=2"},
+    "cat <<EOF\nIt's x.n=9\nEOF\nrun x.n=1\n": {"x.n=1"},
+    "M=a/b; run x.m=${M##*/} x.k=${#M} x.l=1\n": {"x.m=...", "x.k=...", "x.l=1"},
+    'run x.m=$MODEL x.n=$1 $EXTRA "$@" x.o=${O:-} x.p=$((64 * ${P:-2}))\n': {"x.m=$MODEL", "x.n=$1", "x.o=", "x.p=128"},
+    "run x.a=1 \\\n  # x.b=2 \\\n  x.c=3 \\\n  x.d=4 # words \\\n  x.e=5\n": {"x.a=1", "x.c=3", "x.d=4", "x.e=5"},
+    "\ufeffrun x.a='#1' \\\r\n x.b=2\r\n": {"x.a=#1", "x.b=2"},
+}
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+def test_habits_of_shell_scripts(tmp_path: Path, text: str) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(text, encoding="utf-8", newline="")
+    words = words_of(script, {}, remarks := [])
+    assert {word.text for word in words if word.text.startswith("x.")} == COMMANDS[text]
+    assert all(word.known is ("..." not in word.text and "$" not in word.text) for word in words)
+    assert len(remarks) == text.count("for ") + text.count("# ")
+
+
+def test_the_first_of_two_commands_is_read(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    command = "python -m verl.trainer.main_ppo data.train_files=t.parquet actor_rollout_ref.rollout.n"
+    script.write_text(f"{command}=4\n{command}=16 --config-name=mine\n")
+    sheet = imported("verl", script)
+    assert values(sheet)["algorithm.group_size"] == 4
+    assert [line for line in sheet.source.remarks if "run.sh:2: verl.trainer.main_ppo: the first command" in line]
+    assert [line for line in sheet.source.remarks if "--config-name: what that file sets is not read" in line]
+
+
+def test_files_that_a_command_names_are_read_with_it(tmp_path: Path) -> None:
+    (tmp_path / "grpo.yaml").write_text("learning_rate: 3e-6\nmax_steps: 7\nuse_vllm: true\nmodel_name_or_path: m\n")
+    (tmp_path / "zero.yaml").write_text("num_processes: 2\nmixed_precision: bf16\n")
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "accelerate launch --config_file zero.yaml grpo.py --config grpo.yaml --no_use_vllm --max_steps 9 $MORE\n"
+    )
+    ours = values(imported("trl", script))
+    assert (ours["learner.optimizer.lr"], ours["run.max_steps"], ours["learner.num_workers"]) == (3e-6, 9, 2)
+    assert "rollout.sampler" not in ours
+    (tmp_path / "grpo.yaml").unlink()
+    sheet = imported("trl", script)
+    assert [line for line in sheet.source.remarks if "config: grpo.yaml is not here: what it sets is not read" in line]
+
+
+def test_habits_of_scripts(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os\nfrom trl import GRPOConfig as Settings, GRPOTrainer as Trainer\n"
+        "LR: float = 2e-6\noptions = dict(num_generations=4)\noptions['beta'] = 0.01\noptions.update(max_steps=50)\n"
+        "mine = Settings(learning_rate=LR, **options)\nmine.temperature = 0.9\n"
+        "Trainer(os.environ.get('MODEL', 'm'), f, args=mine)\n"
+    )
+    ours = values(imported("trl", script))
+    keys = ("learner.optimizer.lr", "algorithm.group_size", "algorithm.kl_beta", "run.max_steps", "rollout.temperature")
+    assert [ours[key] for key in keys] == [2e-6, 4, 0.01, 50, 0.9]
+    assert ours["policy.path"] == "m"
+    script.write_text("from trl import GRPOTrainer\nGRPOTrainer(model='m', reward_funcs=f, args=parsed)\n")
+    assert [line for line in imported("trl", script).source.remarks if "`parsed` comes from the command line" in line]
+
+
+def test_defaults_of_a_command_line_are_read(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from argparse import ArgumentParser\nfrom stable_baselines3 import PPO as Agent\n"
+        "parser = ArgumentParser()\nparser.add_argument('-e', '--env-id', default='CartPole-v1')\n"
+        "parser.add_argument('--lr', type=float, default=1e-3)\nparser.add_argument('--seed', type=int)\n"
+        "args = parser.parse_args()\noptions = dict(n_steps=256)\noptions |= {'n_epochs': 4}\n"
+        "Agent('MlpPolicy', args.env_id, args.lr, seed=args.seed, **options).learn(2560)\n"
+    )
+    sheet = imported("sb3", script)
+    ours = values(sheet)
+    assert (ours["env.id"], ours["learner.optimizer.lr"], ours["algorithm.update_epochs"]) == ("CartPole-v1", 1e-3, 4)
+    assert [line for line in sheet.decide if "seed: `args.seed` is known only when the script runs" in line]
+
+
+def test_text_in_the_place_of_a_number_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    command = "python -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=t.parquet"
+    script.write_text(f"{command} actor_rollout_ref.rollout.temperature=1,0 trainer.save_freq=20,\n")
+    for key in ("temperature: 1,0", "save_freq: 20,"):
+        assert [line for line in imported("verl", script).decide if f"{key}: it is no number, and was not read" in line]
+
+
+def test_a_refused_value_is_named_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "data:\n  train_batch_size: '256'\n  train_files: t.parquet\n"
+        "actor_rollout_ref: {model: {path: m}, actor: {ppo_mini_batch_size: 256}, rollout: {n: 4}}\n"
+        "algorithm: {adv_estimator: grpo}\ntrainer: {total_epochs: 1}\n"
+    )
+    with pytest.raises(UserError, match=r"rollout.batch_size must be .* \(.*run.yaml:2: data.train_batch_size: 256"):
+        imported("verl", file)
 
 
 def test_the_command_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

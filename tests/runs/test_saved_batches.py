@@ -152,6 +152,14 @@ def test_a_weight_of_the_checkpoint_that_differs_is_named(tmp_path: Path, capsys
     assert "learner.pt is damaged" in capsys.readouterr().err
 
 
+def test_a_damaged_checkpoint_is_named_where_it_lies(tmp_path: Path) -> None:
+    folder = kept(tmp_path / "run", 0)
+    damaged = folder / "checkpoints" / "step_000002" / "learner.pt"
+    damaged.write_bytes(damaged.read_bytes()[:1000])
+    with pytest.raises(UserError, match=r"run/checkpoints/step_000002: learner.pt is cut short.*name another --step"):
+        verify(folder, 3)
+
+
 def test_keys_that_would_train_another_step_are_refused(tmp_path: Path) -> None:
     folder = kept(tmp_path / "run", 0)
     with pytest.raises(

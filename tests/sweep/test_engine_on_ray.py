@@ -139,6 +139,7 @@ def test_a_signal_ends_the_sweep_and_the_same_command_continues(tmp_path: Path, 
     assert "The same command continues" in output or "the same command goes on" in output
     assert "Traceback" not in output
     assert subprocess.run(["pgrep", "-f", f"trial_process {command.out}"], check=False).returncode == 1
+    assert set(command.statuses()) == {"interrupted"}
     command.run()
     assert command.statuses() == ["finished"] * 2
 

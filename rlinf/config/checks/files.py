@@ -71,7 +71,9 @@ def _has_weights(context: Context, key: str, path: str | None) -> None:
         return
     exported = Path(path) / "policy"  # of a run
     fix = "Download the checkpoint again."
-    if key == "policy.path" and is_text(context.config):
+    if Path(path).expanduser().is_file():
+        fix = f"Write {Path(path).parent}."
+    elif key == "policy.path" and is_text(context.config):
         fix += " Random weights of its shape are made by policy.architecture, in the place of policy.path."
     elif key == "policy.path":
         fix = "Name the folder that a run has exported: RUN/policy."

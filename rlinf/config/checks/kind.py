@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from rlinf.base.user_code import nearest_module
@@ -49,10 +50,14 @@ def _check_module(context: Context) -> None:
         return
     if not installed(top) and not Path(f"{top}.py").exists() and not Path(top).is_dir():
         message = f"env.id: there is no module {top} here{nearest_module(top)}."
-        extra, folder = simulator_extra(env.id), Path(context.places.get("env.id", context.source).file).parent
+        extra, file = simulator_extra(env.id), Path(context.places.get("env.id", context.source).file)
+        # A run's own copy lies below the folder that the run was started in.
+        near = (folder / name for folder in file.parents for name in (f"{top}.py", f"{top}/__init__.py"))
+        module_file = next((path for path in near if path.exists()), None)
         fix = "Install what brings it, or write rlinf_envs:rlinf/ReasoningGym-v0 for an environment of ours."
         if extra is not None:
             fix = f"Install it: {extra.fix}."
-        elif (folder / f"{top}.py").exists():
-            fix = f"{folder / top}.py lies next to the file: start the run in {folder}, or with PYTHONPATH={folder}."
+        elif module_file is not None:
+            folder = shlex.quote(str(module_file.parent if module_file.stem == top else module_file.parent.parent))
+            fix = f"{module_file} is there: start the run in {folder}, or with PYTHONPATH={folder}."
         context.error("env.id", message, fix)

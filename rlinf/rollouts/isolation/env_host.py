@@ -90,7 +90,7 @@ class EnvHost:
         from rlinf.rollouts.vec_env.env_checker import remarks_on
 
         options = _options(message)
-        outcome = remarks_on(make_env(options), options.success_key)
+        outcome = remarks_on(make_env(options), options.success_key, options.step_timeout_s)
         return WireMessage("checked", {"remarks": [dataclasses.asdict(remark) for remark in outcome]})
 
     def _answer(self, message: WireMessage, failed: dict[int, str], arrays: dict[str, Any]) -> WireMessage:

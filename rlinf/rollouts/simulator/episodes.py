@@ -260,7 +260,7 @@ class EpisodeCollector:
 
     def _fail(self, attempt: Attempt, env_index: int, kind: str, run: EpisodeRun) -> None:
         run.failures[kind] += 1
-        self.failure_count.add(attempt, repr(kind), self.vec_env.last_failure)
+        self.failure_count.add(attempt, kind, self.vec_env.last_failure)
         self.vec_env.restart(env_index)
 
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Literal
 
 from rlinf.base.errors import UserError
 
 Attempt = Literal["reset", "step"]
+_HOW = {
+    "failures": "by an error",
+    "timeouts": "by not returning in time",
+    "nan": "by a number that is NaN or infinite",
+}
+"""How an attempt failed, in words, by its kind (`vec_env.FAILURE_KINDS`)."""
 # One or two failures may be a start state's; more than this before anything went well are the environment's.
 _FEW = 3
 _LOOK = "`rlinf check` with the same file looks for the cause."
@@ -22,6 +29,16 @@ def too_many_failures(env_id: str, counted: str, most: int, account: str) -> Env
     return EnvFailureError(
         f"{env_id}: {account}\nThat is the newest failure: {counted}, and env.max_failures allows {most}. {_LOOK}"
     )
+
+
+def counted_failures(failures: Mapping[str, int]) -> str:
+    """Put failures by kind into words.
+
+    >>> counted_failures({"failures": 2, "timeouts": 0, "nan": 1})
+    '3 failed (2 by an error, 1 by a number that is NaN or infinite)'
+    """
+    kinds = ", ".join(f"{count} {_HOW[kind]}" for kind, count in failures.items() if count)
+    return f"{sum(failures.values())} failed ({kinds})"
 
 
 class FailureCount:
@@ -56,18 +73,22 @@ class FailureCount:
         if count:
             self._went_well.add(attempt)
 
-    def add(self, attempt: Attempt, last: str, account: str) -> None:
-        """Count one failure: ``last`` names it in a word or two, ``account`` is what was raised, and its origin.
+    def add(self, attempt: Attempt, kind: str, account: str, env: str = "") -> None:
+        """Count one failure of a kind; ``account`` is what was raised, and its origin.
+
+        Args:
+            env: which environment it was, as `environment 3`; empty if that is of no use.
 
         Raises:
             EnvFailureError: that was one too many.
         """
         self.total += 1
+        newest = f"the last one{env and ' in '}{env} {_HOW[kind]}"
         self._failures_in_a_row[attempt] += 1
         if attempt not in self._went_well and self._failures_in_a_row[attempt] > self._longest_streak:
             raise EnvFailureError(
                 f"{self._env_id}: {account}\nThe environment never made a single step: "
-                f"{self._failures_in_a_row[attempt]} {attempt}s failed (last: {last}), and none went well. {_LOOK}"
+                f"{self._failures_in_a_row[attempt]} {attempt}s failed, {newest}, and none went well. {_LOOK}"
             )
         if self.total > self._most:
-            raise too_many_failures(self._env_id, f"{self.total} failed (last: {last})", self._most, account)
+            raise too_many_failures(self._env_id, f"{self.total} failed, {newest}", self._most, account)

@@ -231,9 +231,8 @@ class FragmentCollector:
 
     def _fail(self, attempt: Attempt, env_index: int, kind: str) -> None:
         self._failures[kind] += 1
-        self.failure_count.add(
-            attempt, f"{kind!r} in env {self._global_indices[env_index]}", self._vec_env.last_failure
-        )
+        name = f"environment {self._global_indices[env_index]}"
+        self.failure_count.add(attempt, kind, self._vec_env.last_failure, name)
         self._vec_env.restart(env_index)
 
     def _begin(self, env_indices: list[int]) -> None:

@@ -21,7 +21,7 @@ from rlinf.datasets.robot_data.reading import count_episodes
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks, start_name
-from rlinf.rollouts.simulator.failures import too_many_failures
+from rlinf.rollouts.simulator.failures import counted_failures, too_many_failures
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, RolloutPart, episode_metrics
 from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
 from rlinf.rollouts.vec_env.mixture import Mixture
@@ -171,10 +171,10 @@ class VectorRollout:
         """Count failures; more than are allowed end the run, with an account of one of the newest."""
         for part in parts:
             self._failures.update(part.failures)
-        if self._failures.total() > self._config.env.max_failures:
-            counted = f"{self._failures.total()} failed ({dict(self._failures)})"
+        env = self._config.env
+        if self._failures.total() > env.max_failures:
             newest = next((part.last_failure for part in parts if part.failures and part.last_failure), "")
-            raise too_many_failures(self._config.env.id, counted, self._config.env.max_failures, newest)
+            raise too_many_failures(env.id, counted_failures(self._failures), env.max_failures, newest)
 
     def _metrics(self, parts: list[RolloutPart], episodes: list[EpisodeRecord], seconds: float) -> Metrics:
         metrics = episode_metrics(episodes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from rlinf.base.user_code import kind_of
 from rlinf.data.spaces import copied
+from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.env_contract import EnvContractError, flag, number, parts, success_of
 from rlinf.rollouts.vec_env.vec_env import close_quietly
@@ -48,14 +50,22 @@ _OF_TENSORS = "Boolean value of Tensor"
 _ABOUT_WRAPPERS = "is different from the unwrapped version"
 
 
-def remarks_on(env: gymnasium.Env, success_key: str = "success") -> list[Remark]:
-    """Everything that is found; closes ``env``. ``success_key``: where its info is read (`env.success_key`)."""
+def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s: float = 0.0) -> list[Remark]:
+    """Everything that is found; closes ``env``.
+
+    Args:
+        success_key: where its info is read (`env.success_key`).
+        step_timeout_s: how long a reset or a step may take (`env.step_timeout_s`); 0 sets no limit.
+    """
     while isinstance(env, _ADDED_BY_MAKE):
         env = env.env
     lacks = [name for name in _SPACES if not isinstance(getattr(env, name, None), spaces.Space)]
     if lacks:
         close_quietly(env)
         return [Remark(f"it has no {' and no '.join(lacks)}", True)]
+    if step_timeout_s and can_interrupt():
+        for name in ("reset", "step"):
+            setattr(env, name, _limited(getattr(env, name), step_timeout_s))
     remarks: list[Remark] = []
     raised: list[Remark] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -66,6 +76,9 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success") -> list[Remark]
             # The checker takes no flags of numpy, which a comparison of numpy's numbers gives.
             if _AT_ONCE not in str(error) or _truncates_at_once(env):
                 remarks.append(Remark(str(error) or type(error).__name__, True))
+        except _SlowError as error:
+            close_quietly(env)
+            return [Remark(f"a call of gymnasium's checker: {error}", True)]
         except (Exception, SystemExit) as error:
             if _OF_TENSORS not in str(error):
                 raised.append(Remark(f"a call of gymnasium's checker raised {account_of(error)}", True))
@@ -174,6 +187,25 @@ def _random_trajectory(
                 break
 
 
+class _SlowError(Exception):
+    """A call of the environment did not return in time; the message says where it was."""
+
+
+def _limited(call: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+    """Return the method with a time limit, and the signature that it has."""
+
+    @functools.wraps(call)
+    def limited(*args: Any, **named: Any) -> Any:
+        try:
+            with deadline(seconds):
+                return call(*args, **named)
+        except DeadlineExceededError as error:
+            words = f"{call.__name__} did not return within {seconds:g} s (env.step_timeout_s)"
+            raise _SlowError(account_of(error, words)) from error
+
+    return limited
+
+
 class _RaisedError(Exception):
     """A call of the environment raised; the message states which, what, and where in its own code."""
 
@@ -182,6 +214,8 @@ class _RaisedError(Exception):
 def _naming(call: str) -> Iterator[None]:
     try:
         yield
+    except _SlowError as error:
+        raise _RaisedError(f"{call}: {error}") from error
     except (Exception, SystemExit) as error:
         raise _RaisedError(f"{call} with random actions raised {account_of(error)}") from error
 

@@ -26,7 +26,7 @@ from rlinf.base.user_code import (
     nearest_name,
     own_parameters,
 )
-from rlinf.rollouts.deadline import DeadlineExceededError
+from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.arrays import host_array, like_observations
 from rlinf.rollouts.vec_env.mixture import MixtureEnv, task_options
@@ -124,6 +124,21 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
         except TypeError as error:
             raise EnvArgumentsError(str(error)) from error
     return env
+
+
+def make_in_time(options: EnvConfig, make: Callable[[EnvConfig], gymnasium.Env] = make_env) -> gymnasium.Env:
+    """Make an environment within ``start_timeout_s``, where a time limit works.
+
+    Raises:
+        EnvConstructionError: its constructor raised, or did not return in time; the message names the line.
+    """
+    limit = options.start_timeout_s if can_interrupt() else 0.0
+    try:
+        with deadline(limit):
+            return make(options)
+    except DeadlineExceededError as error:
+        words = f"no environment within {limit:g} s (cluster.start_timeout_s)"
+        raise EnvConstructionError(f"env.id {options.id!r}: {account_of(error, words)}") from error
 
 
 def _make_spaces(env: gymnasium.Env, env_id: str) -> None:

@@ -14,7 +14,7 @@ from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadli
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.env_contract import flag, number, parts, success_of
 from rlinf.rollouts.vec_env.goal_rewards import goal_rewards
-from rlinf.rollouts.vec_env.make_env import DRAWS, EnvConstructionError, make_env, may_skip_pictures
+from rlinf.rollouts.vec_env.make_env import DRAWS, make_env, make_in_time, may_skip_pictures
 from rlinf.rollouts.vec_env.vec_env import ObservationCheck, StepResult, close_quietly, require_alike
 from rlinf.schema import EnvConfig
 
@@ -137,13 +137,7 @@ class SyncVecEnv:
         self._single = observations["observation"] if list(observations) == ["observation"] else None
 
     def _build(self) -> gymnasium.Env:
-        limit = self._options.start_timeout_s if can_interrupt() else 0.0
-        try:
-            with deadline(limit):
-                return self._make(self._options)
-        except DeadlineExceededError as error:
-            words = f"no environment within {limit:g} s (cluster.start_timeout_s)"
-            raise EnvConstructionError(f"env.id {self._options.id!r}: {account_of(error, words)}") from error
+        return make_in_time(self._options, self._make)
 
     def close(self) -> None:
         close_quietly(*self._envs)

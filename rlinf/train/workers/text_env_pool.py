@@ -148,7 +148,7 @@ class TextEnvPool(ResilientPool):
             self.timeouts += 1
         else:
             self.errors += 1
-        self._failures.add("step", f"{graded.failure}s", graded.account)
+        self._failures.add("step", "timeouts" if graded.failure == "timeout" else "failures", graded.account)
         return graded
 
     def remember(self, rank: int, round: ConversationSet, given: list[Response]) -> None:

@@ -135,14 +135,20 @@ def test_a_replay_buffer_is_reported_of_a_step_of_which_every_episode_broke() ->
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
-    ("how", "words"),
-    [("reset", "no such scene"), ("step", "no such joint"), ("hang", r"within 0.1 s \(env.step_timeout_s\)")],
+    ("how", "words", "kind"),
+    [
+        ("reset", "no such scene", "by an error"),
+        ("step", "no such joint", "by an error"),
+        ("hang", r"within 0.1 s \(env.step_timeout_s\)", "by not returning in time"),
+    ],
 )
-def test_an_environment_that_never_makes_a_step_is_given_up_after_a_few(layout: Layout, how: str, words: str) -> None:
+def test_an_environment_that_never_makes_a_step_is_given_up_after_a_few(
+    layout: Layout, how: str, words: str, kind: str
+) -> None:
     it = rollout("Dead", layout, kwargs={"how": how}, step_timeout_s=0.1)
     what = "reset" if how == "reset" else "step"
-    output = rf"(?s)^broken_envs:Dead-v0: .*{words}, at\n  File .*never made a single step: 5 {what}s failed"
-    with pytest.raises(EnvFailureError, match=output):
+    output = rf"(?s)^broken_envs:Dead-v0: .*{words}, at\n  File .*never made a single step: 5 {what}s failed, "
+    with pytest.raises(EnvFailureError, match=f"{output}the last one[ a-z0-4]* {kind}, and none went well"):
         it.collect(0)
     with pytest.raises(EnvFailureError, match=f"never made a single step: 4 {what}s failed"):
         it.evaluate(2)  # on sub-environments of its own, fewer of them
@@ -186,6 +192,6 @@ def test_failures_that_come_before_slower_successes_are_awaited() -> None:
     count = FailureCount(max_failures=100, num_envs=1, env_id="agents")
     count.expect_together(5)
     for _ in range(5):
-        count.add("step", "errors", "the agent is broken")
+        count.add("step", "failures", "the agent is broken")
     with pytest.raises(EnvFailureError, match="never made a single step: 6 steps failed"):
-        count.add("step", "errors", "the agent is broken")
+        count.add("step", "failures", "the agent is broken")
