@@ -145,8 +145,8 @@ SUMMARY = (
     Row(
         "Quickstart: held-out accuracy after 40 steps of GRPO",
         "quickstart",
-        ("seed 0, `hf`, 700 warm-start steps", "after"),
-        ("seed 0, `hf`, 700 warm-start steps", "before"),
+        ("seed 0, `hf`", "after"),
+        ("seed 0, `hf`", "before"),
         "before GRPO",
     ),
     Row(
