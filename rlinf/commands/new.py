@@ -11,6 +11,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from rlinf.base.arguments import Parser
+from rlinf.base.durable import FULL
 from rlinf.base.errors import UserError
 
 SKELETONS = Path(__file__).parent / "skeletons"
@@ -80,6 +81,8 @@ def write_skeleton(kind: str, name: str, folder: Path) -> tuple[Path, Path, Path
         except OSError as error:  # the same command can then be given again
             for written in files.values():
                 written.unlink(missing_ok=True)
+            if error.errno in FULL:
+                raise OSError(error.errno, error.strerror, str(path)) from error
             raise UserError(f"{path} cannot be written ({error.strerror}): choose another --folder or name") from error
     module, config, test = files.values()
     return module, config, test
