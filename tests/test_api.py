@@ -6,6 +6,7 @@ import functools
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,27 @@ def test_a_run_with_callbacks(tmp_path: Path) -> None:
 
     again = rlinf.evaluate(result, "evaluation.size=3", "logging.progress=none")
     assert again.metrics["eval/return/n"] == 3
+
+
+def test_a_second_thread_cannot_train_at_the_same_time(tmp_path: Path) -> None:
+    """Both would draw from one random generator, and end with other weights than alone."""
+    refusals: list[str] = []
+
+    class InAThread(rlinf.Callback):
+        def on_step(self, step: rlinf.Step) -> None:
+            def other() -> None:
+                with pytest.raises(UserError) as caught:
+                    rlinf.fit(cartpole(tmp_path / "other"))
+                refusals.append(str(caught.value))
+
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+
+    train(cartpole(tmp_path / "run", "run.max_steps=1"), InAThread())
+    assert "in another thread of this process" in refusals[0]
+    assert not (tmp_path / "other").exists()
+    assert train(cartpole(tmp_path / "other", "run.max_steps=1")).metrics
 
 
 def test_a_stop_evaluates_saves_exports_and_can_go_on(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from rlinf.planning.describe import Plan
     from rlinf.train.callbacks import Callback
     from rlinf.train.run import RunResult
+
+_TRAINING = threading.RLock()
+"""Held by the thread that trains; a callback of its run may train too."""
 
 
 def load(source: str | Path | Mapping[str, object], *overrides: str) -> Config:
@@ -86,12 +90,22 @@ def fit(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = Fa
     writes report.html at the end. A configuration that was changed after it was loaded (`dataclasses.replace`) is
     checked again: ConfigErrors lists every mistake. Log lines of level INFO and above go to standard error with time,
     level and process, unless the application has set up `logging` itself; RLINF_LOG=warning shows fewer.
+
+    Raises UserError if another thread of this process trains: both would draw from torch's one random generator.
     """
     from rlinf.train.run import run
 
     config = _checked(config, "fit")
     show(asked_level() or "INFO", "driver")
-    return _kept(run(config, report=report, callbacks=callbacks))
+    if not _TRAINING.acquire(blocking=False):
+        raise UserError(
+            "rlinf.fit already trains in another thread of this process, and the two would change each other's random "
+            "numbers: start each run in a process of its own, for example by `rlinf train`, or one after the other"
+        )
+    try:
+        return _kept(run(config, report=report, callbacks=callbacks))
+    finally:
+        _TRAINING.release()
 
 
 def _kept(result: RunResult) -> RunResult:
