@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from config_cases import Write, mistakes
 
-from rlinf.config import ConfigErrors, ConfigProblem, load
+from rlinf.config import ConfigErrors, ConfigProblem, load, load_mapping
 from rlinf.config.names import facts_of, leaves
 from rlinf.planning.describe import plan
 
@@ -419,3 +420,22 @@ def test_a_module_next_to_the_file_is_pointed_to(write: Write) -> None:
     words = mistakes(path)
     assert "there is no module an_env_of_mine here" in words
     assert f"start the run in {path.parent}, or with PYTHONPATH={path.parent}" in words
+
+
+@pytest.mark.parametrize("entry_point", ["__main__:Mine", type("Mine", (), {"__module__": "__main__"})])
+def test_an_environment_of_a_notebook_alone_needs_a_module_or_one_process(
+    monkeypatch: pytest.MonkeyPatch, entry_point: Any
+) -> None:
+    import gymnasium
+
+    monkeypatch.setitem(gymnasium.registry, "Mine-v0", gymnasium.envs.registration.EnvSpec("Mine-v0", entry_point))
+    data: dict[str, Any] = {
+        "env": {"id": "Mine-v0"},
+        "policy": {"name": "actor_critic"},
+        "algorithm": {"adv_type": "gae", "loss_type": "actor_critic"},
+    }
+    with pytest.raises(ConfigErrors) as caught:
+        load_mapping({**data, "cluster": {"backend": "ray"}}, source="notebook")
+    assert "Mine-v0 is registered by this script or notebook alone" in str(caught.value)
+    assert "write mine:Mine-v0; or set cluster.backend: local" in str(caught.value)
+    assert load_mapping({**data, "cluster": {"backend": "local"}}, source="notebook").env.id == "Mine-v0"
