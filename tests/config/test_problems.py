@@ -436,6 +436,18 @@ def test_an_environment_of_a_notebook_alone_needs_a_module_or_one_process(
     }
     with pytest.raises(ConfigErrors) as caught:
         load_mapping({**data, "cluster": {"backend": "ray"}}, source="notebook")
-    assert "Mine-v0 is registered by this script or notebook alone" in str(caught.value)
+    assert "env.id: Mine-v0 is defined by this script or notebook alone" in str(caught.value)
     assert "write mine:Mine-v0; or set cluster.backend: local" in str(caught.value)
     assert load_mapping({**data, "cluster": {"backend": "local"}}, source="notebook").env.id == "Mine-v0"
+
+
+def test_functions_of_a_notebook_need_a_module_or_one_process(write: Write) -> None:
+    path = write(
+        "env: {id: 'rlinf_envs:rlinf/Math-v0', kwargs: {path: a.jsonl, reward: {custom: {'__main__:mine': 1.0}}}}\n"
+        "algorithm: {loss_type: '__main__:my_loss'}\n"
+        "cluster: {backend: ray}\n"
+    )
+    words = mistakes(path)
+    assert "env.kwargs.reward.custom: mine is defined by this script or notebook alone" in words
+    assert "algorithm.loss_type: my_loss is defined by this script or notebook alone" in words
+    assert "write mine:my_loss; or set cluster.backend: local" in words

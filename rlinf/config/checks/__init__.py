@@ -13,6 +13,7 @@ from rlinf.config.checks.engine_flags import check_engine_flags
 from rlinf.config.checks.files import check_files
 from rlinf.config.checks.kind import check_kind
 from rlinf.config.checks.megatron import check_megatron
+from rlinf.config.checks.notebook import check_notebook
 from rlinf.config.checks.own import check_own_functions, check_own_policy
 from rlinf.config.checks.policy import check_policy, check_vision
 from rlinf.config.checks.reward_model import check_reward_model
@@ -51,6 +52,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_run,
     check_own_policy,
     check_kind,
+    check_notebook,
     check_tasks,
     check_pool,
     check_curriculum,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 
 from rlinf.base.user_code import nearest_module
@@ -25,7 +24,6 @@ def check_kind(context: Context) -> None:
         if context.config.sft.data is not None:
             fix += " Supervised training alone needs none: rlinf sft, or run.max_steps: 0."
         context.error("env.id", "env.id is missing: there is nothing to train on.", fix)
-    context.run(_check_main)
     context.run(_check_module)
     name = OWN if ":" in context.config.policy.name else context.config.policy.name
     for readers in READERS:
@@ -36,20 +34,6 @@ def check_kind(context: Context) -> None:
         for key in leaves():
             if facts_of(key).read_by is readers:
                 context.unread(key, why, fix)
-
-
-def _check_main(context: Context) -> None:
-    """Workers do not run the script or notebook that registered an id in this process."""
-    env = context.config.env
-    gymnasium = sys.modules.get("gymnasium")
-    if gymnasium is None or ":" in env.id or (context.config.cluster.backend == "local" and env.isolation == "none"):
-        return
-    made_by = getattr(gymnasium.registry.get(env.id), "entry_point", None)
-    module = made_by.partition(":")[0] if isinstance(made_by, str) else getattr(made_by, "__module__", None)
-    if module == "__main__":
-        message = f"env.id: {env.id} is registered by this script or notebook alone, and workers do not run it."
-        fix = f"Put the class and its gymnasium.register into a module, mine.py, and write mine:{env.id}"
-        context.error("env.id", message, f"{fix}; or set cluster.backend: local.")
 
 
 def _check_module(context: Context) -> None:
