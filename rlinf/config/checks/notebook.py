@@ -1,4 +1,4 @@
-"""What a script or notebook defines itself, and workers that do not run it."""
+"""Names that a script or notebook defines itself, and that workers cannot import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_notebook(context: Context) -> None:
     config = context.config
     if config.cluster.backend == "local" and config.env.isolation == "none":
         return
-    named = [found for found in _names(to_mapping(context.whole), "") if not found[0].startswith("logging.")]
+    named = [pair for pair in _names(to_mapping(context.whole), "") if not pair[0].startswith("logging.")]
     if _registers(config.env.id):
         named.append(("env.id", f"{_MAIN}:{config.env.id}"))
     for key, name in named:
