@@ -24,7 +24,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from records import Figure, add_output, save
+from records import Figure, add_output, over_seeds, save
 from sim_vs_sb3 import _played, _starts, _train_to, _trainer
 
 EPISODES = 50
@@ -142,13 +142,11 @@ def _run(task: Task, side: str, seed: int) -> dict[str, float]:
 
 def figures(task: Task, side: str, rows: list[dict[str, float]]) -> list[Figure]:
     """Mean over the seeds of success and CPU-seconds; intervals are their smallest and largest."""
-    found, seeds = [], tuple(range(len(rows)))
-    for name, words, count in (("success", "success", EPISODES * len(rows)), ("cpu_s", "CPU-seconds", None)):
-        values = [round(row[name], 2) for row in rows]
-        case, mean = f"{task.env}, {task.steps:,} steps", round(statistics.mean(values), 2)
-        ends = (min(values), max(values))
-        found.append(Figure(case, f"{side}, {words}", mean, interval=ends, n=count, seeds=seeds))
-    return found
+    case = f"{task.env}, {task.steps:,} steps"
+    return [
+        over_seeds(case, f"{side}, {words}", [row[name] for row in rows], digits=2, n=n)
+        for name, words, n in (("success", "success", EPISODES * len(rows)), ("cpu_s", "CPU-seconds", None))
+    ]
 
 
 def main() -> None:

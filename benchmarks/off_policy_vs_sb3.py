@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from records import Figure, add_output, save
+from records import Figure, add_output, over_seeds, save
 from sim_vs_sb3 import _our_return, _peer_return, _train_to, _trainer
 
 
@@ -150,12 +150,11 @@ def peers(task: Task, seed: int) -> dict[str, float]:
 def figures(task: Task, side: str, rows: list[dict[str, float]]) -> list[Figure]:
     """Mean over the seeds of return and CPU-seconds; intervals are their smallest and largest."""
     env = f"{task.env} without velocity" if task.wrapped else task.env
-    case, seeds, found = f"`{task.recipe}`, {env}, {task.steps:,} steps", tuple(range(len(rows))), []
-    for name, words, count in (("return", "return", 20 * len(rows)), ("cpu_s", "CPU-seconds", None)):
-        values = [round(row[name], 1) for row in rows]
-        mean, ends = round(statistics.mean(values), 1), (min(values), max(values))
-        found.append(Figure(case, f"{side}, {words}", mean, interval=ends, n=count, seeds=seeds))
-    return found
+    case = f"`{task.recipe}`, {env}, {task.steps:,} steps"
+    return [
+        over_seeds(case, f"{side}, {words}", [row[name] for row in rows], digits=1, n=n)
+        for name, words, n in (("return", "return", 20 * len(rows)), ("cpu_s", "CPU-seconds", None))
+    ]
 
 
 def main() -> None:

@@ -211,6 +211,18 @@ def spread(values: Sequence[float], digits: int = 3) -> tuple[float, tuple[float
     return middle, (low, high)
 
 
+def over_seeds(case: str, metric: str, values: Sequence[float], *, digits: int, n: int | None = None) -> Figure:
+    """Return the mean of the seeds 0, 1, ..., rounded to decimal places; the interval is their smallest and largest.
+
+    >>> figure = over_seeds("a", "return", [1.04, 3.0], digits=1)
+    >>> figure.value, figure.interval, figure.seeds
+    (2.0, (1.0, 3.0), (0, 1))
+    """
+    rounded = [round(value, digits) for value in values]
+    ends, seeds = (min(rounded), max(rounded)), tuple(range(len(rounded)))
+    return Figure(case, metric, round(statistics.mean(rounded), digits), interval=ends, n=n, seeds=seeds)
+
+
 def figures_of_table(text: str, *, labels: int = 1, seeds: tuple[int, ...] | None = None) -> list[Figure]:
     """Return the cells of Markdown tables as figures; the first ``labels`` columns name the case.
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from records import Figure, add_output, save
+from records import Figure, add_output, over_seeds, save
 from sim_vs_sb3 import _our_return, _peer_return, _step, _trainer
 
 ENTRIES: dict[str, int] = {
@@ -110,14 +109,11 @@ def _falling(start: float) -> Callable[[float], float]:
 
 def figures(entry: str, steps: int, side: str, rows: list[dict[str, float]]) -> list[Figure]:
     """Mean return and CPU-seconds over the seeds; intervals are their smallest and largest."""
-    found = []
-    for name, words in (("return", "return"), ("cpu_s", "CPU-seconds")):
-        values = [round(row[name], 1) for row in rows]
-        mean, ends = round(statistics.mean(values), 1), (min(values), max(values))
-        case = f"{entry}, {steps:,} steps"
-        seeds = tuple(range(len(rows)))
-        found.append(Figure(case, f"{side}, {words}", mean, interval=ends, n=20 * len(rows), seeds=seeds))
-    return found
+    case, n = f"{entry}, {steps:,} steps", 20 * len(rows)
+    return [
+        over_seeds(case, f"{side}, {words}", [row[name] for row in rows], digits=1, n=n)
+        for name, words in (("return", "return"), ("cpu_s", "CPU-seconds"))
+    ]
 
 
 def main() -> None:
