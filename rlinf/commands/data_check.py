@@ -87,13 +87,13 @@ def _odd_answers(conversations: Sequence[Conversation]) -> list[Caveat]:
 
     answers = [(one, message.content) for one in conversations for message in one.messages if message.imitated]
     findings = []
-    unclosed = [one.place for one, text in answers if OPENING in text and closing_of(OPENING) not in text]
+    unclosed = [one.location for one, text in answers if OPENING in text and closing_of(OPENING) not in text]
     if unclosed:
         message = f"{len(unclosed)} answers open their thoughts ({OPENING}) and never close them: {unclosed[0]}."
         fix = f"Close them with {closing_of(OPENING)}: what stands in thoughts is no answer."
         findings.append(Caveat(False, message, fix, "sft.data"))
     repeated = [
-        one.place
+        one.location
         for one, text in answers
         if len(one.messages[0].content) >= _SAID_AGAIN and text.startswith(one.messages[0].content)
     ]
@@ -112,7 +112,7 @@ def _imitated(encoded: list[Encoded], tokenizer: Any) -> list[str]:
     lines = []
     for one in encoded:
         tokens = [token for token, counts in zip(one.tokens, one.mask, strict=True) if counts]
-        lines.append(f"  {one.conversation.place}: {len(one)} tokens, of which {len(tokens)} are imitated")
+        lines.append(f"  {one.conversation.location}: {len(one)} tokens, of which {len(tokens)} are imitated")
         lines += [f"    | {line}" for line in printable(tokenizer.decode(tokens)).split("\n")]
     return lines
 

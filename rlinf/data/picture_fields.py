@@ -8,7 +8,7 @@ from typing import Any
 
 from rlinf.data.pictures import PictureError, address, marked, picture_of, require_whole
 
-PLACE = "<image>"
+PICTURE_MARK = "<image>"
 """The text that published data sets write where a picture goes."""
 _WEB = ("http://", "https://")
 
@@ -51,11 +51,11 @@ def with_pictures(text: str, uris: Sequence[str]) -> str:
     Raises:
         PictureError: it has ``<image>`` more or fewer times than there are pictures.
     """
-    parts = text.split(PLACE)
+    parts = text.split(PICTURE_MARK)
     if len(parts) == 1:
         return "".join(f"{marked(uri)}\n" for uri in uris) + text
     if len(parts) != len(uris) + 1:
-        raise PictureError(f"the text has {PLACE} {len(parts) - 1} times, and the row has {len(uris)} pictures")
+        raise PictureError(f"the text has {PICTURE_MARK} {len(parts) - 1} times, and the row has {len(uris)} pictures")
     return parts[0] + "".join(marked(uri) + part for uri, part in zip(uris, parts[1:], strict=True))
 
 
@@ -76,7 +76,7 @@ def content_text(parts: Sequence[Any], folder: Path | None) -> str:
             texts.append(part["text"])
         elif kind in ("image", "image_url"):
             uris = field_pictures(picture_of(part), folder)
-            texts.append("".join(map(marked, uris)) or PLACE)
+            texts.append("".join(map(marked, uris)) or PICTURE_MARK)
         else:
             raise PictureError(f"content of the kind {kind}: only text and pictures are read")
     return "".join(texts)

@@ -55,22 +55,22 @@ class Message:
         return {"role": self.role, "content": self.content, **self.fields}
 
 
-def text_message(place: str, role: str, content: object, *, imitated: bool = True) -> Message:
+def text_message(location: str, role: str, content: object, *, imitated: bool = True) -> Message:
     """Build a message of words alone. Raises ConversationError if ``content`` is no text, or an empty answer."""
     if not isinstance(content, str) or (role == _ASSISTANT and not content.strip()):
         got = "" if isinstance(content, str) else f", not {kind_of(content)}"
-        raise ConversationError(f"{place}: what the {role} says must be text that is not empty{got}")
+        raise ConversationError(f"{location}: the content of the {role} must be text that is not empty{got}")
     return Message(role, content, imitated and role == _ASSISTANT)
 
 
-def messages_of(place: str, listed: object, *, imitated: bool = True, folder: Path | None = None) -> list[Message]:
+def messages_of(location: str, listed: object, *, imitated: bool = True, folder: Path | None = None) -> list[Message]:
     """Read the messages of a list, whose names of picture files start in ``folder``.
 
     Raises ConversationError if one has no role, or content that cannot be read.
     """
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
-        raise ConversationError(f"{place}: messages must be a list that is not empty")
-    return [_message(place, number, message, imitated, folder) for number, message in enumerate(listed, start=1)]
+        raise ConversationError(f"{location}: messages must be a list that is not empty")
+    return [_message(location, number, message, imitated, folder) for number, message in enumerate(listed, start=1)]
 
 
 def own_fields(listed: object) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rlinf.base.json_text import listed_messages, parse_json
 from rlinf.base.user_code import did_you_mean
-from rlinf.data.picture_fields import PLACE, field_pictures, with_pictures
+from rlinf.data.picture_fields import PICTURE_MARK, field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, pictures_of
 from rlinf.datasets.conversation_messages import (
     ConversationError,
@@ -25,8 +25,8 @@ PROMPTS = ("prompt", "question", "instruction", "problem", "query", "input")
 MATERIAL = ("input", "context", "query")
 """Behind the prompt proper, on a line of its own: Alpaca's ``input``, Dolly's ``context``."""
 RESPONSES = ("response", "completion", "output", "answer", "solution")
-_BESIDE_MESSAGES = ("prompt", "instruction", "input", "context")
-"""Columns that must not ask for anything else where a row has whole messages; others are counted as unread."""
+_REPEATED_IN_MESSAGES = ("prompt", "instruction", "input", "context")
+"""If a row has whole messages, these columns must only repeat them; others are counted as unread."""
 SYSTEM = ("system", "system_prompt")
 HISTORY, TOOLS = "history", ("tools", "functions")
 CHOSEN, REJECTED = "chosen", "rejected"
@@ -38,7 +38,7 @@ __all__ = ["Conversation", "ConversationError", "Message", "conversation_of", "p
 class Conversation:
     """One row of a file."""
 
-    place: str
+    location: str
     """`train.jsonl:17`."""
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -51,7 +51,7 @@ class Conversation:
 class _Columns:
     """The columns of a row, and which of them were read."""
 
-    place: str
+    location: str
     row: Mapping[Any, Any]
     folder: Path | None = None
     read: set[str] = field(default_factory=set)
@@ -78,7 +78,7 @@ class _Columns:
             value = self.row.get(name)
             if _are_messages(value):
                 texts = [
-                    message.content for message in messages_of(self.place, value, imitated=False, folder=self.folder)
+                    message.content for message in messages_of(self.location, value, imitated=False, folder=self.folder)
                 ]
             else:
                 texts = [value] if isinstance(value, str) else []
@@ -86,14 +86,14 @@ class _Columns:
                 self.read.add(name)
 
 
-def conversation_of(place: str, row: object, folder: Path | None = None) -> Conversation:
+def conversation_of(location: str, row: object, folder: Path | None = None) -> Conversation:
     """Build the conversation of a row, whose names of picture files start in ``folder``.
 
     Raises ConversationError if there is none, or a part of it would be left out.
     """
     if not isinstance(row, Mapping):
-        raise ConversationError(f"{place}: a row must be an object, got {type(row).__name__}")
-    columns = _columns(place, row, folder)
+        raise ConversationError(f"{location}: a row must be an object, got {type(row).__name__}")
+    columns = _columns(location, row, folder)
     listed = columns.take(MESSAGES)
     if listed is None and columns.has("0"):
         # Messages in columns 0, 1, ...: a row that is a list, as tables have it.
@@ -101,33 +101,33 @@ def conversation_of(place: str, row: object, folder: Path | None = None) -> Conv
         columns.read |= set(names)
         listed = [columns.row[name] for name in names]
     if listed is not None:
-        messages = messages_of(place, listed, folder=folder)
-        _nothing_else_asked(columns, messages, _BESIDE_MESSAGES)
+        messages = messages_of(location, listed, folder=folder)
+        _require_all_read(columns, messages, _REPEATED_IN_MESSAGES)
     else:
         # Build the messages of a row with a prompt and a response.
-        asked = _asked(columns)
+        prompt = _prompt_messages(columns)
         response = columns.take(RESPONSES)
         if response is None:
             raise _missing(columns, RESPONSES)
         if columns.row.get("label") is False:
             raise ConversationError(
-                f"{place}: label is false, which marks a bad answer: leave such rows out to imitate"
+                f"{location}: label is false, which marks a bad answer: leave such rows out to imitate"
             )
-        messages = _joined(columns, asked, response, "response", imitated=True)
+        messages = _joined(columns, prompt, response, "response", imitated=True)
     return _whole(columns, messages, listed if listed is not None else [])
 
 
-def pair_of(place: str, row: object, folder: Path | None = None) -> tuple[Conversation, Conversation]:
+def pair_of(location: str, row: object, folder: Path | None = None) -> tuple[Conversation, Conversation]:
     """Build the conversations that end in the chosen and in the rejected answer, which alone count.
 
     Raises ConversationError if a row has no two answers to one prompt.
     """
     if not isinstance(row, Mapping) or row.get(CHOSEN) is None or row.get(REJECTED) is None:
         known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
-        raise ConversationError(f"{place}: a pair has {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}")
-    chosen, rejected = (_preferred(_columns(place, row, folder), name) for name in (CHOSEN, REJECTED))
+        raise ConversationError(f"{location}: a pair has {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}")
+    chosen, rejected = (_preferred(_columns(location, row, folder), name) for name in (CHOSEN, REJECTED))
     if chosen.messages[:-1] != rejected.messages[:-1]:
-        raise ConversationError(f"{place}: {CHOSEN} and {REJECTED} answer different prompts")
+        raise ConversationError(f"{location}: {CHOSEN} and {REJECTED} answer different prompts")
     return chosen, rejected
 
 
@@ -139,14 +139,14 @@ def _columns(location: str, row: Mapping[Any, Any], folder: Path | None) -> _Col
         raise ConversationError(f"{location}: {error}") from error
 
 
-def _asked(columns: _Columns) -> list[Message]:
+def _prompt_messages(columns: _Columns) -> list[Message]:
     """Messages before the answer: system prompt, history, and the prompt with its material."""
-    location = columns.place
+    location = columns.location
     prompt = columns.take(PROMPTS)
     if prompt is None:
         raise _missing(columns, PROMPTS)
     if isinstance(prompt, list):
-        asked = messages_of(location, prompt, imitated=False, folder=columns.folder)
+        prompt = messages_of(location, prompt, imitated=False, folder=columns.folder)
     else:
         parts = [text_message(location, "user", prompt).content]
         for name in MATERIAL:
@@ -155,9 +155,9 @@ def _asked(columns: _Columns) -> list[Message]:
                 words = text_message(location, "user", columns.row[name]).content
                 if words.strip() not in parts[0]:
                     parts.append(words)
-        asked = [Message("user", "\n".join(parts), False)]
-    _nothing_else_asked(columns, asked, (*PROMPTS, *MATERIAL))
-    return [*_history(columns), *asked]
+        prompt = [Message("user", "\n".join(parts), False)]
+    _require_all_read(columns, prompt, (*PROMPTS, *MATERIAL))
+    return [*_history(columns), *prompt]
 
 
 def _history(columns: _Columns) -> list[Message]:
@@ -165,45 +165,45 @@ def _history(columns: _Columns) -> list[Message]:
     turns = columns.take((HISTORY,)) or []
     pairs = isinstance(turns, list) and all(isinstance(turn, list) and len(turn) == 2 for turn in turns)
     if isinstance(turns, list) and _are_messages(turns):
-        return messages_of(columns.place, turns, imitated=False, folder=columns.folder)
+        return messages_of(columns.location, turns, imitated=False, folder=columns.folder)
     if not pairs:
-        raise ConversationError(f"{columns.place}: {HISTORY} must be a list of [question, answer] or of messages")
+        raise ConversationError(f"{columns.location}: {HISTORY} must be a list of [question, answer] or of messages")
     return [
-        text_message(columns.place, role, text, imitated=False)
+        text_message(columns.location, role, text, imitated=False)
         for turn in turns
         for role, text in zip(("user", _ASSISTANT), turn, strict=True)
     ]
 
 
-def _nothing_else_asked(columns: _Columns, messages: Sequence[Message], names: Sequence[str]) -> None:
+def _require_all_read(columns: _Columns, messages: Sequence[Message], names: Sequence[str]) -> None:
     """Raise ConversationError if a column of ``names`` requests something that the messages do not have."""
     columns.repeated([*PROMPTS, *MATERIAL], messages)
     left = [name for name in names if columns.has(name) and name not in columns.read]
     if left:
         raise ConversationError(
-            f"{columns.place}: the row has {left[0]} too, whose words are not in its "
+            f"{columns.location}: the row has {left[0]} too, whose words are not in its "
             f"{' or '.join(sorted(columns.read)) or 'messages'}: join them, or take the column out"
         )
 
 
 def _preferred(columns: _Columns, name: str) -> Conversation:
     """Build the conversation that ends in the answer ``name``."""
-    location, answer = columns.place, columns.row[name]
+    location, answer = columns.location, columns.row[name]
     columns.read |= {CHOSEN, REJECTED}
     if not _is_whole(answer) and any(columns.has(listed) for listed in MESSAGES):
         listed = columns.take(MESSAGES)
-        asked = messages_of(
+        prompt = messages_of(
             location, listed, imitated=False, folder=columns.folder
         )  # LLaMA-Factory's pairs: all but the answer
-        asked = asked[:-1] if asked[-1].role == _ASSISTANT else asked
+        prompt = prompt[:-1] if prompt[-1].role == _ASSISTANT else prompt
     else:
-        asked = _asked(columns) if any(columns.has(prompt) for prompt in PROMPTS) else []
-    if not asked and not isinstance(answer, list):
+        prompt = _prompt_messages(columns) if any(columns.has(column) for column in PROMPTS) else []
+    if not prompt and not isinstance(answer, list):
         raise ConversationError(
             f"{location}: {name} is text, and the row has no prompt (one of {', '.join(PROMPTS)}): write the prompt "
             f"into a column of its own, or {name} as a list of messages"
         )
-    joined = _joined(columns, asked, answer, name, imitated=False)
+    joined = _joined(columns, prompt, answer, name, imitated=False)
     if joined[-1].role != _ASSISTANT:
         raise ConversationError(f"{location}: {name} ends with the {joined[-1].role}, not with an answer")
     last = joined[-1]
@@ -211,18 +211,18 @@ def _preferred(columns: _Columns, name: str) -> Conversation:
     return _whole(columns, messages, answer if isinstance(answer, list) else [])
 
 
-def _joined(columns: _Columns, asked: list[Message], answer: Any, name: str, *, imitated: bool) -> list[Message]:
+def _joined(columns: _Columns, prompt: list[Message], answer: Any, name: str, *, imitated: bool) -> list[Message]:
     """Join the prompt and the answer; if the answer is the whole conversation, it must contain the prompt."""
-    location = columns.place
+    location = columns.location
     if isinstance(answer, Mapping):
         answer = [answer]
     if not isinstance(answer, list):
-        return [*asked, text_message(location, _ASSISTANT, answer, imitated=imitated)]
+        return [*prompt, text_message(location, _ASSISTANT, answer, imitated=imitated)]
     answered = messages_of(location, answer, imitated=imitated, folder=columns.folder)
     if answered[0].role == _ASSISTANT:
-        return [*asked, *answered]
+        return [*prompt, *answered]
     known = [(message.role, message.content.strip()) for message in answered]
-    if any((message.role, message.content.strip()) not in known for message in asked):
+    if any((message.role, message.content.strip()) not in known for message in prompt):
         raise ConversationError(
             f"{location}: {name} is a whole conversation, and its prompt is not the one in "
             f"{' or '.join(sorted(columns.read - {CHOSEN, REJECTED})) or 'the row'}: take one of the two out"
@@ -246,7 +246,7 @@ def _are_messages(value: object) -> bool:
 
 def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversation:
     """Add the row's system prompt and tools to the conversation. Raises ConversationError if nothing is imitated."""
-    location = columns.place
+    location = columns.location
     system = columns.take(SYSTEM)
     if system:
         written = text_message(location, "system", system)
@@ -298,12 +298,12 @@ def _tools(location: str, value: Any) -> tuple[Mapping[str, Any], ...]:
 def _missing(columns: _Columns, names: Sequence[str]) -> ConversationError:
     fields = [f"{name}{did_you_mean(str(name), (*MESSAGES, *names))}" for name in columns.row]
     return ConversationError(
-        f"{columns.place}: neither {' nor '.join(MESSAGES[:2])}, and none of {', '.join(names)}; the row has "
+        f"{columns.location}: neither {' nor '.join(MESSAGES[:2])}, and none of {', '.join(names)}; the row has "
         f"{', '.join(fields) or 'no fields'}"
     )
 
 
-def with_column(place: str, messages: Sequence[Message], value: Any, folder: Path | None) -> list[Message]:
+def with_column(location: str, messages: Sequence[Message], value: Any, folder: Path | None) -> list[Message]:
     """Put the pictures of a column where messages have ``<image>``, or in front of the first message of the user.
 
     Names of picture files start in ``folder``.
@@ -313,18 +313,20 @@ def with_column(place: str, messages: Sequence[Message], value: Any, folder: Pat
     """
     try:
         uris = field_pictures(value, folder)
-        counts = [message.content.count(PLACE) for message in messages]
+        counts = [message.content.count(PICTURE_MARK) for message in messages]
         if not uris:
             return list(messages)
         if not any(counts):
             first = next((at for at, message in enumerate(messages) if message.role == "user"), 0)
             counts[first] = len(uris)
         if sum(counts) != len(uris):
-            raise PictureError(f"the messages have {PLACE} {sum(counts)} times, and the row has {len(uris)} pictures")
+            raise PictureError(
+                f"the messages have {PICTURE_MARK} {sum(counts)} times, and the row has {len(uris)} pictures"
+            )
         placed = []
         for message, count in zip(messages, counts, strict=True):
             own, uris = uris[:count], uris[count:]
             placed.append(replace(message, content=with_pictures(message.content, own)) if own else message)
         return placed
     except PictureError as error:
-        raise ConversationError(f"{place}: {error}") from error
+        raise ConversationError(f"{location}: {error}") from error

@@ -16,31 +16,31 @@ def talk(question: str, answer: str = "2") -> list[dict[str, str]]:
     return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
-def asked(path: Path, split: Any = "train") -> list[str]:
+def first_contents(path: Path, split: Any = "train") -> list[str]:
     return [one.messages[0].content for one in read_conversations(str(path), split)]
 
 
 def test_the_rows_for_evaluation_are_no_training_data(tmp_path: Path) -> None:
     for name in ("train", "test", "other"):
         (tmp_path / f"sums_{name}.jsonl").write_text(json.dumps({"messages": talk(name)}) + "\n")
-    assert asked(tmp_path) == ["train"]
-    assert asked(tmp_path, "eval") == ["test"]
+    assert first_contents(tmp_path) == ["train"]
+    assert first_contents(tmp_path, "eval") == ["test"]
     assert unread_splits(str(tmp_path)) == "sums, test"
-    assert asked(tmp_path / "sums_test.jsonl") == ["test"]  # named by itself it is what is asked for
+    assert first_contents(tmp_path / "sums_test.jsonl") == ["test"]  # a file that is named itself is read
     assert unread_splits(str(tmp_path / "sums_test.jsonl")) == ""
 
 
 def test_all_files_of_a_folder_without_splits_are_read(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"messages": talk(name)}) + "\n")
-    assert asked(tmp_path) == ["a", "b"]
+    assert first_contents(tmp_path) == ["a", "b"]
 
 
 def test_a_folder_of_tests_and_other_files_has_no_training_data(tmp_path: Path) -> None:
     for name in ("test", "other"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"messages": talk(name)}) + "\n")
     with pytest.raises(ConversationError, match=r"none of its splits \(other, test\) is for training"):
-        asked(tmp_path)
+        first_contents(tmp_path)
 
 
 def test_a_folder_that_the_datasets_library_saved(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_a_folder_that_the_datasets_library_saved(tmp_path: Path) -> None:
         {name: datasets.Dataset.from_list([{"messages": talk(name)}]) for name in ("train", "test")}
     )
     whole.save_to_disk(str(tmp_path / "saved"))
-    assert asked(tmp_path / "saved") == ["train"]
-    assert asked(tmp_path / "saved" / "train") == ["train"]
-    assert asked(tmp_path / "saved", "eval") == ["test"]
+    assert first_contents(tmp_path / "saved") == ["train"]
+    assert first_contents(tmp_path / "saved" / "train") == ["train"]
+    assert first_contents(tmp_path / "saved", "eval") == ["test"]
 
 
 @pytest.mark.parametrize("write", [json.dumps, str])
@@ -69,7 +69,7 @@ def test_messages_that_cannot_be_read_are_no_text(tmp_path: Path) -> None:
     cell = "[{'role': 'user', 'content': '1+1?'}\n {'role': 'assistant', 'content': '2'}]"
     with pytest.raises(ConversationError, match=r"rows:1: chat messages as a text that is no JSON"):
         conversation_of("rows:1", {"messages": cell})
-    calls = '[{"name": "look_up", "arguments": {}}]'  # an answer of many sets of tool calls: a text
+    calls = '[{"name": "lookup", "arguments": {}}]'  # an answer of many sets of tool calls: a text
     assert conversation_of("rows:1", {"prompt": "?", "response": calls}).messages[-1].content == calls
     (tmp_path / "one.jsonl").write_text(json.dumps({"prompt": "?", "response": calls}))
     assert len(read_answers(str(tmp_path / "one.jsonl"), pairs=False)) == 1
@@ -92,4 +92,4 @@ def test_arguments_that_a_call_does_not_have_are_not_taught_as_null(tmp_path: Pa
         for name in ("rows.jsonl", "rows.parquet")
     }
     assert taught["rows.parquet"] == [{"word": "a"}, {"size": 2}]
-    assert taught["rows.jsonl"] == [{"word": "a", "note": None}, {"size": 2}]  # JSON says null where it means it
+    assert taught["rows.jsonl"] == [{"word": "a", "note": None}, {"size": 2}]  # JSON has an explicit null

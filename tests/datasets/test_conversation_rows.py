@@ -12,9 +12,9 @@ from PIL import Image
 from rlinf.datasets.conversation_files import read_conversations, unread_columns
 from rlinf.datasets.conversation_rows import ConversationError, conversation_of, pair_of
 
-ASKED = [{"role": "user", "content": "3 + 4?"}]
-TALK = [*ASKED, {"role": "assistant", "content": "7"}]
-TOOL = {"name": "look_up", "description": "A word's meaning", "parameters": {"type": "object", "properties": {}}}
+PROMPT = [{"role": "user", "content": "3 + 4?"}]
+TALK = [*PROMPT, {"role": "assistant", "content": "7"}]
+TOOL = {"name": "lookup", "description": "A word's meaning", "parameters": {"type": "object", "properties": {}}}
 
 
 def turns(row: dict[str, Any]) -> list[tuple[str, str]]:
@@ -39,8 +39,8 @@ def turns(row: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ({"system_prompt": "Be kind.", "question": "And?", "response": "water"}, None),
         ({"query": "And?", "response": "water", "type": "x"}, [("user", "And?")]),
-        ({"prompt": ASKED, "completion": [*ASKED, {"role": "assistant", "content": "water"}]}, [("user", "3 + 4?")]),
-        ({"messages": [*ASKED, {"role": "assistant", "content": "water"}], "prompt": "3 +  4?"}, [("user", "3 + 4?")]),
+        ({"prompt": PROMPT, "completion": [*PROMPT, {"role": "assistant", "content": "water"}]}, [("user", "3 + 4?")]),
+        ({"messages": [*PROMPT, {"role": "assistant", "content": "water"}], "prompt": "3 +  4?"}, [("user", "3 + 4?")]),
         ({"0": {"from": "human", "value": "And?"}, "1": {"from": "gpt", "value": "water"}}, [("user", "And?")]),
         (
             {"messages": [{"role": "user", "content": [{"type": "text", "text": "And?"}]}, *TALK[1:]]},
@@ -64,13 +64,13 @@ def test_tools_and_calls_of_sharegpt_and_openai_are_the_same() -> None:
     share = {
         "conversations": [
             {"from": "human", "value": "What is a gnu?"},
-            {"from": "function_call", "value": '{"name": "look_up", "arguments": {"word": "gnu"}}'},
+            {"from": "function_call", "value": '{"name": "lookup", "arguments": {"word": "gnu"}}'},
             {"from": "observation", "value": "An antelope"},
             {"from": "gpt", "value": "An antelope."},
         ],
         "tools": json.dumps([TOOL]),
     }
-    call = {"type": "function", "function": {"name": "look_up", "arguments": '{"word": "gnu"}'}}
+    call = {"type": "function", "function": {"name": "lookup", "arguments": '{"word": "gnu"}'}}
     openai = {
         "messages": [
             {"role": "user", "content": "What is a gnu?"},
@@ -82,7 +82,7 @@ def test_tools_and_calls_of_sharegpt_and_openai_are_the_same() -> None:
     }
     one, other = conversation_of("rows:1", share), conversation_of("rows:1", openai)
     assert (one.messages, one.tools, one.unread) == (other.messages, other.tools, ())
-    assert one.messages[1].calls[0]["function"] == {"name": "look_up", "arguments": {"word": "gnu"}}
+    assert one.messages[1].calls[0]["function"] == {"name": "lookup", "arguments": {"word": "gnu"}}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_tools_and_calls_of_sharegpt_and_openai_are_the_same() -> None:
         ({"prompt": "3?", "response": "x", "history": ["a"]}, r"history must be a list of \[question, answer\]"),
         ({"messages": TALK, "tools": "{"}, "tools is no valid JSON"),
         ({"messages": [{"role": "user", "content": [{"type": "audio"}]}, *TALK[1:]]}, "content of the kind audio"),
-        ({"prompt": ASKED, "completion": [{"role": "user", "content": "5?"}, *TALK[1:]]}, "its prompt is not the one"),
+        ({"prompt": PROMPT, "completion": [{"role": "user", "content": "5?"}, *TALK[1:]]}, "its prompt is not the one"),
     ],
 )
 def test_a_column_that_contradicts_is_refused_by_name(row: dict[str, Any], words: str) -> None:
@@ -122,15 +122,20 @@ def pair(row: dict[str, Any]) -> tuple[list[tuple[str, str]], str]:
     return [(message.role, message.content) for message in chosen.messages], rejected.messages[-1].content
 
 
-def said(text: str) -> list[dict[str, str]]:
+def answer_messages(text: str) -> list[dict[str, str]]:
     return [{"role": "assistant", "content": text}]
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        {"prompt": "3 + 4?", "chosen": [*ASKED, *said("7")], "rejected": [*ASKED, *said("8")], "messages": TALK},
-        {"prompt": ASKED, "chosen": [*ASKED, *said("7")], "rejected": [*ASKED, *said("8")]},
+        {
+            "prompt": "3 + 4?",
+            "chosen": [*PROMPT, *answer_messages("7")],
+            "rejected": [*PROMPT, *answer_messages("8")],
+            "messages": TALK,
+        },
+        {"prompt": PROMPT, "chosen": [*PROMPT, *answer_messages("7")], "rejected": [*PROMPT, *answer_messages("8")]},
         {"question": "3 + 4?", "chosen": "7", "rejected": "8"},
         {"instruction": "3 + 4?", "input": "", "chosen": "7", "rejected": "8"},
         {
@@ -154,7 +159,7 @@ def test_a_pair_has_the_systems_words_and_the_input() -> None:
     ("row", "words"),
     [
         (
-            {"prompt": "5?", "chosen": [*ASKED, *said("7")], "rejected": [*ASKED, *said("8")]},
+            {"prompt": "5?", "chosen": [*PROMPT, *answer_messages("7")], "rejected": [*PROMPT, *answer_messages("8")]},
             "is not the one in prompt",
         ),
         ({"chosen": "Human: 3? Assistant: 7", "rejected": "x"}, "chosen is text, and the row has no prompt"),
@@ -186,7 +191,7 @@ def test_names_of_pictures_start_in_the_folder_of_their_file(tmp_path: Path) -> 
     ("row", "words"),
     [
         ({"prompt": "?", "completion": "bad", "label": False}, "label is false, which marks a bad answer"),
-        ({"messages": [*ASKED, {**TALK[1], "weight": 0}]}, r"the messages are of user, assistant \(of weight 0\)"),
+        ({"messages": [*PROMPT, {**TALK[1], "weight": 0}]}, r"the messages are of user, assistant \(of weight 0\)"),
     ],
 )
 def test_answers_that_are_not_meant_to_be_taught_are_refused(row: dict[str, Any], words: str) -> None:

@@ -47,7 +47,7 @@ class RobotDataset:
     instructions: Sequence[str]
     """What was to be done, in words."""
     task_index: np.ndarray
-    """[N] int64: each frame's place in ``instructions``."""
+    """[N] int64: each frame's index in ``instructions``."""
     fps: float
     """Frames of a second; 0 in formats without a rate."""
     statistics: Statistics
@@ -82,10 +82,10 @@ class RobotDataset:
         except ValueError as error:
             raise DatasetError(f"{self.path}: {name}, {used_for}, is no column of flags: {error}") from error
 
-    def place(self, frame: int) -> str:
+    def location(self, frame: int) -> str:
         """File, episode and frame (counted from 0 in its episode) of row ``frame``, for messages."""
         origins = self.origins or [f"{self.path}: episode {number}" for number in range(len(self.lengths))]
-        return frame_place(origins, self.lengths, frame)
+        return frame_location(origins, self.lengths, frame)
 
     def episodes(self) -> Iterator[range]:
         """Yield the frames of each episode."""
@@ -93,7 +93,7 @@ class RobotDataset:
         return (range(first, last) for first, last in itertools.pairwise(edges))
 
 
-def frame_place(origins: Sequence[str], lengths: np.ndarray, row: int) -> str:
+def frame_location(origins: Sequence[str], lengths: np.ndarray, row: int) -> str:
     """Describe the origin of row ``row`` among episodes of these ``lengths`` [E], and its position there."""
     edges = np.cumsum(lengths)
     episode = int(np.searchsorted(edges, row, side="right"))

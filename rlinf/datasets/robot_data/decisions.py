@@ -40,7 +40,7 @@ def decisions(dataset: RobotDataset, *, chunk: int, stride: int) -> Decisions:
     """Decisions at every ``stride``-th frame of each episode that is not the random action of a perturbation."""
     demonstrated = None
     if DEMONSTRATED in dataset.columns:
-        demonstrated = dataset.flags(DEMONSTRATED, "which says what is to be imitated")
+        demonstrated = dataset.flags(DEMONSTRATED, "which marks what is to be imitated")
     frames, chunks, executed = [], [], []
     for episode in dataset.episodes():
         for first in range(episode.start, episode.stop, stride):
@@ -79,7 +79,7 @@ def terminal_frames(dataset: RobotDataset) -> tuple[np.ndarray, str | None]:
     deciding = deciding_column({*dataset.columns, *dataset.unusable})
     if deciding is None:
         return np.zeros_like(over), None
-    used_for = "which says how episodes end"
+    used_for = "which shows how episodes end"
     flags = dataset.flags(deciding, used_for)
     if deciding == TERMINATED:
         return over & flags, deciding

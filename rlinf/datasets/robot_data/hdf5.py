@@ -29,7 +29,7 @@ from rlinf.datasets.robot_data.dataset import (
 from rlinf.datasets.robot_data.statistics import column_statistics
 
 HDF5_HZ = 20.0
-"""Frames of a second in the files of both simulators, which do not say it."""
+"""Frames of a second of both simulators, whose files do not store it."""
 _NUMBERED = re.compile(r"(demo|traj)_(\d+)")
 # LIBERO's cameras, under the names that its environment here has. The files have them upside down.
 _LIBERO_CAMERAS = {"agentview_rgb": "observation.image", "eye_in_hand_rgb": "observation.wrist_image"}
@@ -58,7 +58,7 @@ def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset
             try:
                 parts.append(read(file["data"][name] if libero else file[name], f"{path}: {name}"))
             except (AttributeError, IndexError, KeyError, OSError, TypeError, ValueError) as error:
-                # A group in the place of an array, or an array in the place of a group.
+                # A group instead of an array, or an array instead of a group.
                 kind = "LIBERO" if libero else "ManiSkill"
                 raise DatasetError(f"{path}: {name} is not an episode of {kind}: {error}") from error
         instruction = _libero_instruction(file["data"]) if libero else _maniskill_instruction(path)
@@ -110,16 +110,16 @@ def joined_episodes(
     )
 
 
-def _require_alike(parts: Sequence[EpisodeParts], places: Sequence[str]) -> None:
+def _require_alike(parts: Sequence[EpisodeParts], locations: Sequence[str]) -> None:
     """Raise DatasetError for columns of unequal length in an episode, and for episodes with other columns."""
     first = parts[0][0]
-    for (columns, _), location in zip(parts, places, strict=True):
+    for (columns, _), location in zip(parts, locations, strict=True):
         steps = len(columns[ACTION])
         if not steps:
             raise DatasetError(f"{location} has no actions. Take the episode out of the file")
         for name in {**first, **columns}:
             if name not in columns or name not in first:
-                has, other = (location, places[0]) if name in columns else (places[0], location)
+                has, other = (location, locations[0]) if name in columns else (locations[0], location)
                 raise DatasetError(f"{other} has no {name}, and {has} has it. All episodes need the same columns")
             values = columns[name]
             if len(values) != steps:
@@ -127,7 +127,7 @@ def _require_alike(parts: Sequence[EpisodeParts], places: Sequence[str]) -> None
             if values.shape[1:] != first[name].shape[1:]:
                 raise DatasetError(
                     f"{location}: {name} is {list(values.shape[1:])} a frame, and {list(first[name].shape[1:])} in "
-                    f"{places[0]}"
+                    f"{locations[0]}"
                 )
 
 

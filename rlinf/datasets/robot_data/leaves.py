@@ -72,17 +72,17 @@ def _warn_of_bounds(actions: np.ndarray, name: str, space: spaces.Box, dataset: 
         at = tuple(entry)
         warnings.warn(
             f"{dataset.path}: {beyond.reshape(len(beyond), -1).any(axis=1).mean():.0%} of the recorded actions are "
-            f"beyond the environment's bounds: {name}{entry} of {dataset.place(row)} is {actions[(row, *at)]:g}, and "
-            f"the bounds are {space.low[at]:g} to {space.high[at]:g}. A policy with these bounds imitates the nearest "
-            "action: see that both have the same units",
+            f"beyond the environment's bounds: {name}{entry} of {dataset.location(row)} is {actions[(row, *at)]:g}, "
+            f"and the bounds are {space.low[at]:g} to {space.high[at]:g}. A policy with these bounds imitates the "
+            "nearest action: see that both have the same units",
             RuntimeWarning,
             stacklevel=2,
         )
 
 
 def _column_name(dataset: RobotDataset, leaf: str, space: spaces.Space, rename: Mapping[str, str]) -> str:
-    asked = rename.get(leaf)
-    candidates = (asked,) if asked is not None else (leaf, column_of(leaf, space))
+    renamed = rename.get(leaf)
+    candidates = (renamed,) if renamed is not None else (leaf, column_of(leaf, space))
     for name in candidates:
         if name is not None and name in dataset.columns:
             return name
@@ -142,7 +142,9 @@ def require_finite(values: np.ndarray, name: str, dataset: RobotDataset, *, fina
 def _location(dataset: RobotDataset, row: int, finals: bool) -> str:
     """Describe the origin of a frame, or of what follows the last action of an episode, in ``row``."""
     return (
-        f"{dataset.place(int(np.cumsum(dataset.lengths)[row]) - 1)}, after its action" if finals else dataset.place(row)
+        f"{dataset.location(int(np.cumsum(dataset.lengths)[row]) - 1)}, after its action"
+        if finals
+        else dataset.location(row)
     )
 
 

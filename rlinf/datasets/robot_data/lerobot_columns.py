@@ -11,28 +11,28 @@ from rlinf.data.spaces import exactly
 from rlinf.datasets.robot_data.dataset import DatasetError
 from rlinf.datasets.robot_data.pictures import decode_picture
 
-Place = Callable[[int], str]
-"""File, episode and frame of a row, for messages."""
+LocationOf = Callable[[int], str]
+"""From a row to its file, episode and frame, for messages."""
 
 
 class UnusableColumn(Exception):
     """A column without a value in some frame, or of a type that has no array: an error only if it is used."""
 
 
-def column_values(column: Any, feature: Mapping[str, Any], name: str, place: Place) -> np.ndarray:
+def column_values(column: Any, feature: Mapping[str, Any], name: str, location_of: LocationOf) -> np.ndarray:
     """[N, ...] of a column of the table; pictures are decoded and have their channels last.
 
     Raises UnusableColumn for a frame without a value and for an unknown type. Raises DatasetError for pictures
     that cannot be read and for frames of another size than in the header.
     """
     if feature["dtype"] == "image":
-        return _pictures(column, name, place)
+        return _pictures(column, name, location_of)
     if column.null_count:
         row = column.is_null().to_pylist().index(True)
-        raise UnusableColumn(f"{place(row)} has no value")
+        raise UnusableColumn(f"{location_of(row)} has no value")
     if feature["dtype"] == "string":
         return np.array(column.to_pylist(), dtype=object)
-    return _numbers(column, feature, name, place)
+    return _numbers(column, feature, name, location_of)
 
 
 def channels_first(feature: Mapping[str, Any]) -> bool | None:
@@ -46,7 +46,7 @@ def channels_first(feature: Mapping[str, Any]) -> bool | None:
     return results[0] if results[0] or results[-1] else None
 
 
-def _numbers(column: Any, feature: Mapping[str, Any], name: str, place: Place) -> np.ndarray:
+def _numbers(column: Any, feature: Mapping[str, Any], name: str, location_of: LocationOf) -> np.ndarray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -69,10 +69,10 @@ def _numbers(column: Any, feature: Mapping[str, Any], name: str, place: Place) -
     each = int(np.prod(shape))
     # Rows of unequal size may have the right number together: every frame after the first odd one would be shifted.
     if uneven or len(array) != len(column) * each:
-        raise DatasetError(_another_size(column, each, name, shape, place))
+        raise DatasetError(_another_size(column, each, name, shape, location_of))
     if array.null_count:
         row = array.is_null().to_pylist().index(True) // each
-        raise UnusableColumn(f"{place(row)} has no value in one of its entries")
+        raise UnusableColumn(f"{location_of(row)} has no value in one of its entries")
     try:
         # Arrow's own memory cannot be written to.
         values: np.ndarray = exactly(array.to_numpy(zero_copy_only=False), dtype, name).copy()
@@ -85,12 +85,12 @@ def _numbers(column: Any, feature: Mapping[str, Any], name: str, place: Place) -
     return np.moveaxis(values, 1, -1) if len(shape) == 3 and channels_first(feature) else values
 
 
-def _another_size(column: Any, each: int, name: str, shape: tuple[int, ...], place: Place) -> str:
+def _another_size(column: Any, each: int, name: str, shape: tuple[int, ...], location_of: LocationOf) -> str:
     sizes = [int(np.size(entry)) if entry is not None else 0 for entry in map(_flat, column.to_pylist())]
     row = next((row for row, size in enumerate(sizes) if size != each), 0)
     return (
-        f"{place(row)}: {name} has {sizes[row]} numbers, and meta/info.json says {list(shape)}. Correct the shape "
-        "there, or the frame"
+        f"{location_of(row)}: {name} has {sizes[row]} numbers, and its shape in meta/info.json is {list(shape)}. "
+        "Correct it there, or the frame"
     )
 
 
@@ -98,12 +98,12 @@ def _flat(entry: Any) -> list[Any]:
     return [number for part in entry for number in _flat(part)] if isinstance(entry, list) else [entry]
 
 
-def _pictures(column: Any, name: str, place: Place) -> np.ndarray:
-    pictures = [_picture(entry, f"{place(row)}: {name}") for row, entry in enumerate(column.to_pylist())]
+def _pictures(column: Any, name: str, location_of: LocationOf) -> np.ndarray:
+    pictures = [_picture(entry, f"{location_of(row)}: {name}") for row, entry in enumerate(column.to_pylist())]
     for row, picture in enumerate(pictures):
         if picture.shape != pictures[0].shape:
             raise DatasetError(
-                f"{place(row)}: {name} is a picture of {list(picture.shape)}, and the first one is "
+                f"{location_of(row)}: {name} is a picture of {list(picture.shape)}, and the first one is "
                 f"{list(pictures[0].shape)}. All must have one size"
             )
     return np.stack(pictures)

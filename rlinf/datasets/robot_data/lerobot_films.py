@@ -10,7 +10,7 @@ import numpy as np
 
 from rlinf.base.packages import install_command
 from rlinf.datasets.robot_data import lerobot_format as layout
-from rlinf.datasets.robot_data.dataset import DatasetError, frame_place
+from rlinf.datasets.robot_data.dataset import DatasetError, frame_location
 from rlinf.datasets.robot_data.lerobot_columns import channels_first
 from rlinf.datasets.robot_data.lerobot_rows import Rows, read_table, whole_numbers
 from rlinf.datasets.video_encoder import NoFrameError, frames_at
@@ -25,7 +25,7 @@ def film_column(root: Path, info: layout.Info, name: str, rows: Rows, times: np.
     feature = info.features[name]
     _require_rate(root, info, name)
     requested: dict[Path, list[tuple[float, int]]] = {}
-    for row, (path, time) in enumerate(_places(root, info, name, rows, times)):
+    for row, (path, time) in enumerate(_film_times(root, info, name, rows, times)):
         requested.setdefault(path, []).append((time, row))
     pictures: np.ndarray | None = None
     for path, indices in requested.items():
@@ -40,7 +40,7 @@ def film_column(root: Path, info: layout.Info, name: str, rows: Rows, times: np.
         except ImportError as error:
             raise DatasetError(f"{path}: films of a dataset need PyAV: {install_command('video')}") from error
         except NoFrameError as error:
-            location = frame_place(rows.origins, rows.lengths, error.key)
+            location = frame_location(rows.origins, rows.lengths, error.key)
             raise DatasetError(
                 f"{path}: {error}, wanted for {location} ({name}). Its time is from_timestamp in meta/episodes plus "
                 f"timestamp, at {info.fps:g} frames a second (meta/info.json)"
@@ -51,7 +51,7 @@ def film_column(root: Path, info: layout.Info, name: str, rows: Rows, times: np.
     return pictures
 
 
-def _places(root: Path, info: layout.Info, name: str, rows: Rows, times: np.ndarray) -> list[tuple[Path, float]]:
+def _film_times(root: Path, info: layout.Info, name: str, rows: Rows, times: np.ndarray) -> list[tuple[Path, float]]:
     """[N] film and time in it of every frame."""
     if info.video_path is None:
         raise DatasetError(
@@ -59,7 +59,7 @@ def _places(root: Path, info: layout.Info, name: str, rows: Rows, times: np.ndar
         )
     if not np.isfinite(times).all():
         row = int(np.flatnonzero(~np.isfinite(times))[0])
-        raise DatasetError(f"{frame_place(rows.origins, rows.lengths, row)}: timestamp is {times[row]}")
+        raise DatasetError(f"{frame_location(rows.origins, rows.lengths, row)}: timestamp is {times[row]}")
     table = read_table(root, "meta/episodes", rows.episodes.tolist())
     location = str(root / "meta/episodes")
     numbers = whole_numbers(table, "episode_index", location).tolist()
@@ -99,7 +99,7 @@ def _picture_shape(feature: Mapping[str, Any], frame: np.ndarray, location: str)
     """Height, width, channels; the header gives them in the order of its ``names``."""
     shape = [int(size) for size in feature["shape"]]
     if len(shape) != 3:
-        raise DatasetError(f"{location}: meta/info.json says {shape}; height, width and channels are needed")
+        raise DatasetError(f"{location}: its shape in meta/info.json is {shape}; height, width and channels are needed")
     one, two, three = shape
     first = channels_first(feature)
     orders = {False: (one, two, three), True: (two, three, one)}
@@ -107,8 +107,8 @@ def _picture_shape(feature: Mapping[str, Any], frame: np.ndarray, location: str)
         if (height, width) == frame.shape[:2] and channels in (1, 3):
             return height, width, channels
     raise DatasetError(
-        f"{location}: the film has {_size(frame)}, and meta/info.json says {shape} ({feature.get('names')}). Correct "
-        "the shape there"
+        f"{location}: the film has {_size(frame)}, and its shape in meta/info.json is {shape} "
+        f"({feature.get('names')}). Correct it there"
     )
 
 

@@ -30,7 +30,7 @@ ADDED: dict[str, dict[str, Any]] = {
 }
 """Columns that the format adds to those that are recorded."""
 PICTURES = ("image", "video")
-"""The two dtypes of pictures: PNG files inside the Parquet files, or films beside them."""
+"""The two dtypes of pictures: PNG files inside the Parquet files, or films next to them."""
 
 
 @dataclass(frozen=True)

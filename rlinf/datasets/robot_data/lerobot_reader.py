@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlinf.datasets.robot_data import lerobot_format as layout
-from rlinf.datasets.robot_data.dataset import DatasetError, RobotDataset, Statistics, frame_place
+from rlinf.datasets.robot_data.dataset import DatasetError, RobotDataset, Statistics, frame_location
 from rlinf.datasets.robot_data.lerobot_columns import UnusableColumn, column_values
 from rlinf.datasets.robot_data.lerobot_films import film_column
 from rlinf.datasets.robot_data.lerobot_rows import Rows, episode_numbers, read_rows, whole_numbers
@@ -27,7 +27,7 @@ def read_lerobot(root: Path, episodes: Sequence[int] | None = None) -> RobotData
     """
     info = layout.read_info(root)
     rows = read_rows(root, None if episodes is None else _chosen(root, episodes))
-    location = functools.partial(frame_place, rows.origins, rows.lengths)
+    location = functools.partial(frame_location, rows.origins, rows.lengths)
     columns: dict[str, np.ndarray] = {}
     unusable: dict[str, str] = {}
     for name, feature in info.features.items():
@@ -109,7 +109,7 @@ def _tasks_of(root: Path, rows: Rows) -> tuple[list[str], np.ndarray]:
     numbers = np.array(list(tasks), dtype=np.int64)
     unknown = np.flatnonzero(~np.isin(requested, numbers))
     if len(unknown):
-        location = frame_place(rows.origins, rows.lengths, int(unknown[0]))
+        location = frame_location(rows.origins, rows.lengths, int(unknown[0]))
         raise DatasetError(
             f"{location}: {_TASK} is {requested[unknown[0]]}, and {root / layout.TASKS} has "
             f"{', '.join(map(str, tasks))}. Add the instruction there, or correct the number"

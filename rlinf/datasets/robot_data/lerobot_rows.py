@@ -1,6 +1,6 @@
 """The rows of a LeRobotDataset v3 folder in the order of (episode, frame).
 
-Numbers of episodes and tasks are looked up: after a deletion or a merge they have gaps, and the column ``index`` may
+Episodes and tasks are found by their numbers: after a deletion or a merge these have gaps. The column ``index`` may
 begin again in every file. It is not read.
 """
 
@@ -69,30 +69,30 @@ def read_table(root: Path, folder: str, episodes: Sequence[int] | None = None) -
     return joined([_read(file, episodes=episodes) for file in _files(root, folder)], root / folder)
 
 
-def joined(tables: Sequence[Any], place: Path) -> Any:
+def joined(tables: Sequence[Any], location: Path) -> Any:
     """Join the tables of several files. Raises DatasetError if their columns have types that do not agree."""
     import pyarrow as pa
 
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
-        raise DatasetError(f"{place}: the Parquet files do not agree on their columns: {error}") from error
+        raise DatasetError(f"{location}: the Parquet files do not agree on their columns: {error}") from error
 
 
-def whole_numbers(table: Any, name: str, place: str) -> np.ndarray:
+def whole_numbers(table: Any, name: str, location: str) -> np.ndarray:
     """Read a column of whole numbers [N] int64. Raises DatasetError if absent, empty in a row, or of another type."""
     import pyarrow as pa
 
     if name not in table.column_names:
-        raise DatasetError(f"{place} has no column {name}, only {', '.join(table.column_names)}")
+        raise DatasetError(f"{location} has no column {name}, only {', '.join(table.column_names)}")
     column = table.column(name)
     if column.null_count:
         row = column.is_null().to_pylist().index(True)
-        raise DatasetError(f"{place}: row {row} has no {name}. Fill it in, or take the row out")
+        raise DatasetError(f"{location}: row {row} has no {name}. Fill it in, or take the row out")
     try:
         result: np.ndarray = column.cast(pa.int64()).to_numpy()
     except pa.ArrowException as error:
-        raise DatasetError(f"{place}: {name} is {column.type}, not whole numbers: {error}") from error
+        raise DatasetError(f"{location}: {name} is {column.type}, not whole numbers: {error}") from error
     return result
 
 

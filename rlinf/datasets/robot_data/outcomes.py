@@ -1,4 +1,4 @@
-"""Which recorded frames were better than expected: returns of outcomes, advantages, and the labels beside a dataset.
+"""Which recorded frames were better than expected: returns of outcomes, advantages, and the labels next to a dataset.
 
 As in RECAP (pi*0.6, Physical Intelligence 2025, arXiv:2511.14759): a step costs 1 until success, a failed episode costs
 as much as the longest one, and returns lie in [-1, 0]. Labels are a file of their own: the dataset stays as it is.
@@ -33,8 +33,8 @@ class Labels:
 
 
 def succeeded(dataset: RobotDataset) -> np.ndarray:
-    """Return whether each episode [E] had success. Raises DatasetError without the column that says it."""
-    flags = dataset.flags(SUCCESS, "which says what became of an episode")
+    """Return whether each episode [E] had success. Raises DatasetError without the column of success."""
+    flags = dataset.flags(SUCCESS, "which shows whether an episode had success")
     return np.array([bool(flags[episode.start : episode.stop].any()) for episode in dataset.episodes()])
 
 

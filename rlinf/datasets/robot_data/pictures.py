@@ -21,8 +21,8 @@ def encode_png(picture: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def decode_picture(file: bytes, place: str, *, colour: bool = True) -> np.ndarray:
-    """Decode a picture's file to pixels [H, W, 3] uint8; ``place`` names it in the DatasetError of a damaged one.
+def decode_picture(file: bytes, location: str, *, colour: bool = True) -> np.ndarray:
+    """Decode a picture's file to pixels [H, W, 3] uint8; ``location`` names it in the DatasetError of a damaged one.
 
     Without ``colour`` a grey picture stays one, [H, W].
     """
@@ -31,12 +31,12 @@ def decode_picture(file: bytes, place: str, *, colour: bool = True) -> np.ndarra
         picture = images.open(io.BytesIO(file))
         if picture.mode in _DEEP or picture.mode.startswith("I;16"):
             raise DatasetError(
-                f"{place}: a picture has pixels of mode {picture.mode}, such as depth, which 0 to 255 cannot hold. "
+                f"{location}: a picture has pixels of mode {picture.mode}, such as depth, which 0 to 255 cannot hold. "
                 "Write it with 8 bits, or as a column of numbers"
             )
         return np.array(picture.convert("RGB") if colour else picture)
     except (OSError, ValueError) as error:
-        raise DatasetError(f"{place}: a picture cannot be read: {error}") from error
+        raise DatasetError(f"{location}: a picture cannot be read: {error}") from error
 
 
 def _pillow() -> Any:

@@ -32,7 +32,7 @@ def ends_remark(path: str) -> str | None:
         )
     if deciding is None:
         return (
-            f"{path}: no column says how episodes end ({TERMINATED}, {TRUNCATED}, {SUCCESS}, {DONE}). Every end counts "
-            "as a time limit"
+            f"{path}: no column shows how episodes end ({TERMINATED}, {TRUNCATED}, {SUCCESS}, {DONE}). Every end "
+            "counts as a time limit"
         )
     return None

@@ -107,7 +107,7 @@ class ConversationEncoder:
                 tokens += piece
                 mask += [imitated] * len(piece)
         if not prompt:
-            raise ConversationError(f"{conversation.place}: the prompt is empty")
+            raise ConversationError(f"{conversation.location}: the prompt is empty")
         return Encoded(tuple(prompt), tokens, mask, conversation)
 
     def _plain(self, conversation: Conversation, messages: Sequence[Message]) -> Pieces:
@@ -115,8 +115,8 @@ class ConversationEncoder:
         for name in ("tools",) * bool(conversation.tools) + tuple(name for one in messages for name in one.fields):
             if name not in _NAMES:
                 raise ConversationError(
-                    f"{conversation.place}: plain text has no form for {name}: take a tokenizer with a chat template, "
-                    f"or write them into the content of a message and take {name} out"
+                    f"{conversation.location}: plain text has no form for {name}: take a tokenizer with a chat "
+                    f"template, or write them into the content of a message and take {name} out"
                 )
         parts: Pieces = []
         asked: list[str] = []
@@ -152,8 +152,8 @@ class ConversationEncoder:
         missing = [tool["function"]["name"] for tool in conversation.tools if tool["function"]["name"] not in opening]
         if missing:
             raise ConversationError(
-                f"{conversation.place}: the chat template has no place for tools ({', '.join(missing)}): describe them "
-                "in a system message and take the column out, or take a tokenizer whose template describes tools"
+                f"{conversation.location}: the chat template does not describe tools ({', '.join(missing)}): describe "
+                "them in a system message and take the column out, or take a tokenizer whose template describes tools"
             )
         lost = left_out(opening, [message.for_template() for message in messages[: answers[0]]])
         if lost is not None:
@@ -200,7 +200,7 @@ class ConversationEncoder:
         words, mark = _behind_opening(message, opened), opened.strip()
         if words is None:
             raise ConversationError(
-                f"{conversation.place}: the chat template opens the thoughts of each answer ({mark}), and this "
+                f"{conversation.location}: the chat template opens the thoughts of each answer ({mark}), and this "
                 f"answer has none: {message.content[:60]!r}. Write it as {mark}thoughts{closing_of(mark)}answer, or "
                 "the thoughts as reasoning_content; some templates leave thoughts out with data.chat_template_kwargs: "
                 "{enable_thinking: false}"
@@ -224,13 +224,13 @@ class ConversationEncoder:
         missing = [one["function"]["name"] for one in whole[-1].calls if one["function"]["name"] not in written]
         if missing or whole[-1].content.strip() not in written:
             raise ConversationError(
-                f"{conversation.place}: the chat template leaves tool_calls out ({', '.join(missing) or 'words'}): "
+                f"{conversation.location}: the chat template leaves tool_calls out ({', '.join(missing) or 'words'}): "
                 'write the call into the content (<tool_call>{"name": ..., "arguments": {...}}</tool_call>), or take a '
                 "tokenizer whose template writes calls"
             )
         following = self._ids(rest) if rest else response
         if following[:size] != tokens[:size]:
-            raise _RenderedOtherwiseError(conversation.place)
+            raise _RenderedOtherwiseError(conversation.location)
         return response, following[size:]
 
     def _closing(self, after: str) -> tuple[int, list[int]]:
@@ -247,7 +247,7 @@ class ConversationEncoder:
 
     def _after(self, conversation: Conversation, opening: str, whole: str) -> str:
         if not whole.startswith(opening):
-            raise _RenderedOtherwiseError(conversation.place)
+            raise _RenderedOtherwiseError(conversation.location)
         return whole[len(opening) :]
 
     def _behind_prompt(self, conversation: Conversation, opening: str, whole: str) -> str:
@@ -255,7 +255,7 @@ class ConversationEncoder:
         if not whole.startswith(opening):
             shared = next(at for at in range(len(opening)) if whole[at : at + 1] != opening[at])
             raise ConversationError(
-                f"{conversation.place}: the chat template asks for this answer with {opening[shared:][:60]!r}, and "
+                f"{conversation.location}: the chat template asks for this answer with {opening[shared:][:60]!r}, and "
                 f"writes {whole[shared:][:60]!r} in its place: write the answer so that it goes on behind the former, "
                 "or change what the template asks with by data.chat_template_kwargs"
             )
@@ -274,7 +274,7 @@ class ConversationEncoder:
             )
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message.role for message in messages)
-            message = f"{conversation.place}: the chat template refuses the roles {roles}: {error}"
+            message = f"{conversation.location}: the chat template refuses the roles {roles}: {error}"
             raise ConversationError(message) from error
 
     def _ids(self, text: str) -> list[int]:
@@ -299,7 +299,7 @@ def _left_out(conversation: Conversation, what: str, words: str) -> Conversation
     elif OPENING in words:
         fix = ": write its thoughts as reasoning_content"
     return ConversationError(
-        f"{conversation.place}: the chat template leaves {what} out, or rewrites it: {words[:60]!r}{fix}"
+        f"{conversation.location}: the chat template leaves {what} out, or rewrites it: {words[:60]!r}{fix}"
     )
 
 

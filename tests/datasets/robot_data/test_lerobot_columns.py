@@ -1,4 +1,4 @@
-"""Columns that are not quite what the header says: read exactly, or named; never shifted, cut or taken for true."""
+"""Columns that are not quite as in the header: read exactly, or named; never shifted, cut or taken for true."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def put(folder: Path, name: str, values: pa.Array, **described: Any) -> None:
 def test_rows_of_unequal_size_are_named_though_their_sum_is_right(folder: Path) -> None:
     uneven = [[1.0, 2.0], [3.0], [4.0, 5.0, 6.0], *[[0.0, 0.0]] * 4]
     put(folder, "action", pa.array(uneven, pa.list_(pa.float32())))
-    with pytest.raises(DatasetError, match=r"episode 0, frame 1: action has 1 numbers, and meta/info.json says \[2\]"):
+    with pytest.raises(
+        DatasetError, match=r"episode 0, frame 1: action has 1 numbers, and its shape in meta/info.json is \[2\]"
+    ):
         read_dataset(folder)
 
 
@@ -63,7 +65,7 @@ def test_what_is_no_flag_is_not_taken_for_true(folder: Path, values: list[Any], 
     put(folder, "next.success", pa.array(values), dtype=dtype, shape=[1])
     found = read_dataset(folder)
     for use in (succeeded, terminal_frames):
-        with pytest.raises(DatasetError, match=r"next.success, which says .*, is no column of flags"):
+        with pytest.raises(DatasetError, match=r"next.success, which shows .*, is no column of flags"):
             use(found)
 
 

@@ -1,4 +1,4 @@
-"""Folders after deletions and merges: rows are ordered by episode and frame, numbers are looked up."""
+"""Folders after deletions and merges: rows are ordered by episode and frame, rows are found by their numbers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_rows_in_any_order_and_an_index_that_restarts_change_nothing(folder: Pat
     assert np.array_equal(after.task_index, before.task_index)
 
 
-def test_numbers_of_deleted_episodes_and_tasks_are_looked_up(folder: Path) -> None:
+def test_episodes_and_tasks_after_deletions_are_found_by_number(folder: Path) -> None:
     before = read_dataset(folder, [0, 2])
     file = rows_of(folder)
     pq.write_table(pq.read_table(file, filters=[("episode_index", "!=", 1)]), file)
@@ -77,7 +77,7 @@ def test_numbers_of_deleted_episodes_and_tasks_are_looked_up(folder: Path) -> No
         assert np.array_equal(found.columns["action"], before.columns["action"])
         assert [found.instructions[task] for task in found.task_index[[0, 4]]] == [WORDS[0], WORDS[2]]
     assert read_dataset(folder, [1]).lengths.tolist() == [5]
-    assert read_dataset(folder, [1]).place(2).endswith("file-000.parquet: episode 2, frame 2")
+    assert read_dataset(folder, [1]).location(2).endswith("file-000.parquet: episode 2, frame 2")
     change(file, task_index=lambda values: [1 if value == 2 else value for value in values])
     with pytest.raises(DatasetError, match=r"episode 2, frame 0: task_index is 1, and .*tasks\.parquet has 0, 2"):
         read_dataset(folder)
@@ -124,7 +124,9 @@ def test_frames_without_a_value_or_of_another_size_are_named(folder: Path) -> No
     with pytest.raises(DatasetError, match=r"next\.reward, the rewards, cannot be used: .*episode 1, frame 0 has no"):
         read_dataset(folder).column("next.reward", "the rewards")
     change_header(folder, lambda info: info["features"]["action"].update(shape=[3]))
-    with pytest.raises(DatasetError, match=r"episode 0, frame 0: action has 2 numbers, and meta/info.json says \[3\]"):
+    with pytest.raises(
+        DatasetError, match=r"episode 0, frame 0: action has 2 numbers, and its shape in meta/info.json is \[3\]"
+    ):
         read_dataset(folder)
 
 
@@ -196,7 +198,9 @@ def test_either_order_of_a_films_shape_gives_the_same_pictures(filmed: Path) -> 
     assert np.array_equal(shown[0], shown[1])
     assert np.array_equal(shown[0], shown[2])
     change_header(filmed, lambda info: info["features"][front].update(shape=[24, 32, 3]))
-    with pytest.raises(DatasetError, match=r"film has pictures of 32 x 24, and meta/info.json says \[24, 32, 3\]"):
+    with pytest.raises(
+        DatasetError, match=r"film has pictures of 32 x 24, and its shape in meta/info.json is \[24, 32, 3\]"
+    ):
         read_dataset(filmed)
 
 

@@ -60,11 +60,11 @@ def test_transitions_bootstrap_at_time_limits_and_not_at_terminal_states(tmp_pat
     assert batch.rewards[0].tolist() == pytest.approx([0.1, 1.1, 2.1, 0.1, 1.1, 0.1, 1.1, 2.1, 3.1])
 
 
-def test_some_episodes_by_their_places(tmp_path: Path) -> None:
+def test_some_episodes_by_their_numbers(tmp_path: Path) -> None:
     path = minari_folder(tmp_path / "set")
     found = read_dataset(path, [2, 1])
     assert found.columns["action"][:, 0].tolist() == [2, 2, 10, 10, 10, 10]
-    assert found.place(3) == f"{path}/data/main_data.hdf5: episode_10, frame 1"
+    assert found.location(3) == f"{path}/data/main_data.hdf5: episode_10, frame 1"
     with pytest.raises(DatasetError, match=r"has the episodes 0 to 2, not \[3\]"):
         read_dataset(path, [3])
 

@@ -146,7 +146,7 @@ def test_calls_of_tools_are_taught_as_the_template_writes_them() -> None:
         '«A look.<call>look_up {"word": "gnu"}</call><|eom|>»\n<|im_start|>user\nan antelope<|im_end|>\n'
         "<|im_start|>assistant\n«An antelope.<|im_end|>»"
     )
-    for template, words in ((CHATML, "has no place for tools"), (None, "plain text has no form for tools")):
+    for template, words in ((CHATML, "does not describe tools"), (None, "plain text has no form for tools")):
         with pytest.raises(ConversationError, match=rf"rows:1: .*{words}"):
             taught(template, {"messages": messages, "tools": [TOOL]})
     with pytest.raises(ConversationError, match=r"leaves tool_calls out \(look_up\)"):
