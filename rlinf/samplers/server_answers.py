@@ -174,7 +174,8 @@ class ServerEngine:
         if expected is not None and read is not None and len(read) != expected:
             raise ServerError(
                 f"{self._server.base} makes {len(read)} tokens of a prompt with pictures, and this run {expected}: "
-                "start it with the run's image processor (vllm serve --mm-processor-kwargs, or its preprocessor_config.json)"
+                "start it with the run's image processor (vllm serve --mm-processor-kwargs, or its "
+                "preprocessor_config.json)"
             )
         for choice in event["choices"]:
             self._grow((name, choice["index"]), choice)

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 ENVIRONMENT: Mapping[str, str] = {
     # The engine runs in this process: it can be stepped, and weights reach it without a copy.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    # On a CPU compilation costs a quarter of a minute and gains nothing. The process that starts the engine binds threads
-    # to cores.
+    # On a CPU compilation costs a quarter of a minute and gains nothing. The process that starts the engine binds
+    # threads to cores.
     "TORCH_COMPILE_DISABLE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_NO_USAGE_STATS": "1",

@@ -253,7 +253,7 @@ def test_what_can_not_be_built_says_why(trouble: EnvConfig) -> None:
     with pytest.raises(EnvProcessError, match="/no/python cannot be started"):
         EnvProcess("/no/python", 20.0)
     with pytest.raises(EnvProcessError, match="ended with exit code"):
-        EnvProcess("/bin/false", 20.0).ask(wire.WireMessage("make"), 20.0)
+        EnvProcess("/bin/false", 20.0).call(wire.WireMessage("make"), 20.0)
 
 
 def test_the_checker_runs_over_there(trouble: EnvConfig) -> None:

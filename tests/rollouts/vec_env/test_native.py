@@ -207,7 +207,7 @@ def test_the_last_observation_of_a_truncated_episode_is_the_one_that_is_valued()
 
 
 def test_what_does_not_say_how_it_resets_is_refused() -> None:
-    with pytest.raises(UserError, match=r"Unsaid.*does not say how it resets.*SAME_STEP.*env\.vectorization: sync"):
+    with pytest.raises(UserError, match=r"Unsaid.*does not declare how it resets.*SAME_STEP.*env\.vectorization: sync"):
         NativeVecEnv(options("Unsaid"), 2)
     with pytest.raises(UserError, match=r"final_obs.*env\.vectorization: sync"):
         fragment("Silent")
