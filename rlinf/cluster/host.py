@@ -130,7 +130,7 @@ class Host:
             self._running = None
 
     def close(self) -> None:
-        """Lets the worker's object give back what it holds. What goes wrong now is of no use to anybody."""
+        """Let the worker's object free what it holds. Its errors have no effect any more."""
         with suppress(Exception):
             if hasattr(self._target, "close"):
                 self._target.close()

@@ -72,7 +72,7 @@ class RayCluster(Cluster):
         packed = pack(build)
         try:
             reserved = self._placement.reserve(name, n, resources)
-        except (PlacementError, RayError):  # without a raylet there is no room for anybody
+        except (PlacementError, RayError):  # without a raylet there is no room for any worker
             self._session.require_raylet(f"{name} was not up yet.")
             raise
         environment = {"env_vars": worker_environment(self._config)}

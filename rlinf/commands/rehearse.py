@@ -46,7 +46,7 @@ def _refusal(config: Config) -> str | None:
         return "the architecture is not known here: write the contents of its config.json into policy.architecture"
     if config.learner.backend == "megatron" and config.learner.megatron.pipeline_parallel > 1:
         return (
-            "the stages of learner.megatron.pipeline_parallel tell each other their shapes, which one process alone "
+            "the stages of learner.megatron.pipeline_parallel exchange their shapes, which one process alone "
             "can't answer: rehearse the same file with learner.megatron.pipeline_parallel=1"
         )
     return None

@@ -222,5 +222,5 @@ def _no_advantage(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any
         "algorithm.dynamic_sampling: true, or a reward with more than two values."
     )
     if not _always(steps, "algorithm/constant_group_fraction", least=_ALL):
-        words = "No gradient came from rewards. Check filters (difficulty_mask, filter_rewards) and at the rewards."
+        words = "No gradient came from rewards. Check filters (difficulty_mask, filter_rewards) and the rewards."
     return _EarlyWarning(f"Every advantage was 0 {when}", words)

@@ -78,14 +78,14 @@ _DONE = ("finished", "stopped")
 
 @dataclass(frozen=True)
 class Outcome:
-    """All trials so far, and whether someone ended the sweep before its time."""
+    """All trials so far, and whether the sweep was interrupted."""
 
     trials: list[TrialRecord]
     interrupted: bool
 
 
 def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
-    """Run what is not finished yet, until nothing is left, time is up or someone interrupts."""
+    """Run what is not finished yet, until nothing is left, time is up or a user interrupts."""
     known = {trial.folder.name: trial for trial in read_sweep(sweep.folder).trials}
     done = {name for name, trial in known.items() if trial.status in _DONE}
     waiting = [plan for plan in plans if plan.folder_name not in done]

@@ -60,7 +60,7 @@ class Checkpoints:
         self.path = path
         self._only = only
         self._verdicts: dict[str, tuple[object, Checkpoint | str]] = {}
-        """Folder name -> (what tells that it was not written again, the checkpoint or what is wrong with it)."""
+        """Folder name -> (what shows that it was not written again, the checkpoint or what is wrong with it)."""
 
     def steps(self) -> list[int]:
         """List the steps that checkpoints were written after, in order; those of a warm start are negative."""

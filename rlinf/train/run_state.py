@@ -164,7 +164,7 @@ class RunState:
         except UserError:
             raise
         except Exception as error:
-            # Its files are as they were written, or from a version that kept no checksums to tell.
+            # Its files are as they were written, or from a version that kept no checksums.
             reason = str(error).strip().splitlines()
             raise RunDirectoryError(
                 f"{result.folder} cannot be loaded ({type(error).__name__}: {reason[-1] if reason else ''}): remove it "

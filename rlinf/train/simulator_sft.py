@@ -44,7 +44,7 @@ class Imitation:
         indicator_dropout: float = 0.0,
     ) -> None:
         """``send_weights(version)``: sends the learner's weights to the workers that act. ``indicator_dropout``: the
-        share of decisions whose batch does not tell whether they were better than expected."""
+        share of decisions whose batch does not contain whether they were better than expected."""
         self._indicator_dropout = indicator_dropout
         self._rollout, self._options, self._seed = rollout, options, seed
         self._augmentation = ImageAugmentation(options.image_shift, options.color_jitter)

@@ -79,8 +79,8 @@ def test_an_update_of_own_rows_is_that_of_the_whole_batch(size: int, monkeypatch
     monkeypatch.setattr("rlinf.learners.torch.sum_gradients", lambda parameters, ranks: None)
     stage = plain_stage(epochs=2, minibatches=3)
     batch, plan = prepared(), plan_of(stage)
-    facts, rank = plan.facts(batch), DataParallelRank(0, size, MICRO_BATCH_TOKENS)
-    made = plan.updated(facts, rank, stage=stage.name, step=2)
+    facts, first_rank = plan.facts(batch), DataParallelRank(0, size, MICRO_BATCH_TOKENS)
+    made = plan.updated(facts, first_rank, stage=stage.name, step=2)
     assert made is not None
     own = made.by_share(facts)
     layout = RowFormat.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
