@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import rlinf
 from rlinf.base.arguments import RESUMES, Parser, positive
 from rlinf.base.errors import UserError, exit_code_of, is_user_error
-from rlinf.base.logs import LEVEL, asked_level, show
+from rlinf.base.logs import LEVEL, requested_level, show
 from rlinf.base.packages import missing_package
 from rlinf.base.redaction import redact_warnings, redacted
 from rlinf.base.signals import Stopped
@@ -42,13 +42,13 @@ _OF_THE_MACHINE = (
     errno.ESTALE,
     errno.ENAMETOOLONG,
 )
-"""What the machine refuses, whoever asks: no mistake of the program, whose traceback would say nothing."""
+"""What the machine refuses: no mistake of the program, whose traceback would not help."""
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 
 
 GROUPS = {
     "Run": ("check", "try", "sft", "train", "sweep"),
-    "Look at runs": ("report", "watch", "ui", "replay"),
+    "View runs": ("report", "watch", "ui", "replay"),
     "Evaluate": ("eval", "compare"),
     "Compute again": ("verify", "backends"),
     "Models and data": ("record", "label", "serve", "export", "convert", "publish"),
@@ -78,7 +78,7 @@ DELEGATED = {
 }
 """Commands that their packages parse by themselves: each module has ``main(arguments) -> int``."""
 _TRAINING = ("train", "sft", "eval", "sweep", "verify", "backends")
-"""Commands that go on when nobody reads their output any more."""
+"""Commands that go on when no process reads their output any more."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,10 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("the current folder does not exist any more: cd to another one", file=sys.stderr)
         return WRONG_CONFIG
     if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # `env.id: my_module:My-v0` beside the file, as with `python -m rlinf.cli`
+        sys.path.append(here)  # `env.id: my_module:My-v0` next to the file, as with `python -m rlinf.cli`
     redact_warnings()
     try:
-        level = asked_level()
+        level = requested_level()
     except UserError as error:
         print(error, file=sys.stderr)
         return WRONG_CONFIG
@@ -120,8 +120,8 @@ def _run(words: list[str]) -> int:
     # `FILE a=1 --set b=2 c=3`: argparse gives up on positionals after an option.
     if rest and (not hasattr(options, "overrides") or any(word.startswith("-") for word in rest)):
         takes_keys = hasattr(options, "overrides") and any(word.startswith("-") for word in rest)
-        asked = f"; keys are set without dashes: {_as_override(rest)}" if takes_keys else ""
-        parser.error(f"unrecognized arguments: {' '.join(rest)}{asked}")
+        advice = f"; keys are set without dashes: {_as_override(rest)}" if takes_keys else ""
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{advice}")
     options.rest_overrides = rest
     handler: Callable[[argparse.Namespace], int] = options.handler
     return _guarded(lambda: handler(options))
@@ -180,7 +180,7 @@ def _reported(error: Exception) -> int:
         fix = " (ulimit -n raises the limit)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
         _complain(f"{location}: {error.strerror}{fix}. RLINF_LOG=info shows the line of code.")
     elif isinstance(error, ClusterError):
-        # It names the worker and holds its traceback: that of the driver would only say who waited for it.
+        # It names the worker and holds its traceback: that of the driver would only show which call waited for it.
         _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
     elif LEVEL not in os.environ and (own := own_account(error)) is not None:
         _complain("\n".join([own, *getattr(error, "__notes__", ()), "RLINF_LOG=info shows the whole traceback."]))
@@ -208,7 +208,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     check = _add_config_command(commands, "check", _check, "report every mistake, print the plan, start nothing")
     check.add_argument(
-        "--no-build", action="store_true", help="look at the file alone: make no environment, open no data"
+        "--no-build", action="store_true", help="check the file alone: make no environment, open no data"
     )
     check.add_argument(
         "--rehearse", action="store_true", help="run the learner's code at full size on fake tensors: memory, mistakes"
@@ -232,7 +232,7 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="?",
         const="auto",
         metavar="ADDRESS",
-        help="ask the machines of a running Ray cluster instead",
+        help="check the machines of a running Ray cluster instead",
     )
     doctor.set_defaults(handler=_doctor)
     for name, (_, line) in DELEGATED.items():
@@ -291,9 +291,9 @@ def _train(options: argparse.Namespace) -> int:
 
 def _shown(config: Config) -> AbstractContextManager[None]:
     """Open the live view that accompanies a run."""
-    from rlinf.commands.ui import beside
+    from rlinf.commands.ui import live_view
 
-    return beside(Path(config.facts.run_dir))
+    return live_view(Path(config.facts.run_dir))
 
 
 def _sft(options: argparse.Namespace) -> int:

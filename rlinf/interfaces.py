@@ -158,7 +158,7 @@ class SamplerSession(Protocol):
 class Sampler(Protocol):
     """Generates text. One interface for transformers, vLLM in process, and a remote server.
 
-    A sampler may also have ``held_digests(asked)``, by :mod:`rlinf.models.weight_digest`. It returns what the
+    A sampler may also have ``held_digests(requests)``, by :mod:`rlinf.models.weight_digest`. It returns what the
     model that computes holds of the weights that it was sent, or a sentence why that cannot be read. Without it
     no update is proved.
     """
@@ -179,7 +179,7 @@ class Sampler(Protocol):
         """
 
     def load(self, update: WeightUpdate) -> Metrics:
-        """Load new weights in place; the next token follows them. Returns timing and bytes."""
+        """Load new weights; the next token follows them. Returns timing and bytes."""
 
     def sleep(self) -> None:
         """Free device memory until :meth:`wake` (do nothing if there is none to free)."""
@@ -228,7 +228,7 @@ class Learner(Protocol):
         """Begin a stage, "sft" or "train": a new optimiser, and a reference policy if the stage has one."""
 
     @property
-    def data_place(self) -> DataParallelRank:
+    def data_rank(self) -> DataParallelRank:
         """Which share of the rows this rank works on, and how shares are cut."""
 
     def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:

@@ -1,4 +1,4 @@
-"""What test processes share: one Ray, one gang of learner processes, and which tests run beside each other.
+"""What test processes share: one Ray, one gang of learner processes, and which tests run at the same time.
 
 With pytest-xdist the tests that need Ray run in one process and those of the gang of learners in one, so that either
 starts once; every other file is a unit of its own. The long units come first, and short ones fill in at the end.

@@ -1,4 +1,4 @@
-"""The Python API: the same words as the YAML, callbacks that look, log, save, slow down and stop, a policy to use."""
+"""The Python API: the same words as the YAML, callbacks that read, log, save, slow down and stop, a policy to use."""
 
 from __future__ import annotations
 
@@ -110,14 +110,14 @@ def test_callbacks_that_cannot_be_called_are_refused_before_anything_starts(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_name_instead_of_a_configuration_says_how_to_load_one() -> None:
+def test_a_name_instead_of_a_configuration_is_refused_with_how_to_load_one() -> None:
     for function in (rlinf.fit, rlinf.check):
         with pytest.raises(UserError, match=r'is a str, and must be a configuration: rlinf\.load\("quickstart"\)'):
             function("quickstart")  # type: ignore[arg-type]
 
 
 def test_a_run_with_callbacks(tmp_path: Path) -> None:
-    """One run for all that may be asked of it: they are the cheapest together."""
+    """One run for all of these checks: they are the cheapest together."""
     watch = Watch()
     result = train(cartpole(tmp_path / "run"), watch, Halve())
     assert watch.calls == ["start after 0", "step 1", "step 2", "step 3", "end"]

@@ -40,7 +40,7 @@ def test_check_prints_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert "32 x 8 = 256 rows" in capsys.readouterr().out
 
 
-def test_help_says_in_one_sentence_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_describes_it_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "import rlinf" not in capsys.readouterr().out
@@ -194,7 +194,7 @@ def test_a_mistake_in_a_worker_is_reported_without_a_traceback(
     assert "remove" not in str(refused.value)
 
 
-def test_what_is_recorded_of_the_code_is_never_the_commit_of_somebody_else(
+def test_what_is_recorded_of_the_code_is_never_the_commit_of_another_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An installed copy has no commit, also where it lies inside of a repository, or is started in one."""
@@ -202,7 +202,7 @@ def test_what_is_recorded_of_the_code_is_never_the_commit_of_somebody_else(
     package.mkdir(parents=True)
     (package.parent / "__init__.py").write_text("")
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
-    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "somebody else's"]):
+    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "another repository's"]):
         subprocess.run([*git, *arguments], check=True)
     monkeypatch.setattr(run_dir, "__file__", str(package / "run_dir.py"))
     monkeypatch.chdir(tmp_path)
@@ -263,7 +263,7 @@ def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[
         (["check", "run.yaml", "env.id=walks:Walk", "env.kwargs={sise: 3}"], "it takes no sise (did you mean size?)"),
     ],
 )
-def test_what_is_mixed_up_or_mistyped_is_said_with_what_would_be_valid(
+def test_what_is_mixed_up_or_mistyped_is_reported_with_what_would_be_valid(
     words: list[str],
     sentence: str,
     tmp_path: Path,
@@ -299,7 +299,7 @@ def test_an_option_that_is_meant_as_a_key_is_named_as_one(capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["help"], 0, "Look at runs:"),
+        (["help"], 0, "View runs:"),
         (["help", "train"], 0, "usage: rlinf train"),
         (["help", "report"], 0, "usage: rlinf report"),
         (["version"], 0, rlinf.__version__),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlinf.base.packages import missing_package
-from rlinf.base.user_code import MODULE_PLACE, importing, names_a_file, other_module
+from rlinf.base.user_code import MODULE_PATH_ADVICE, importing, names_a_file, other_module
 from rlinf_envs.errors import RewardError, SettingError
 from rlinf_envs.reward_calls import misfit
 from rlinf_envs.suggest import unknown
@@ -40,7 +40,7 @@ def find_function(path: str) -> Callable[..., Any]:
         reason = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         reason = missing_package(error) or reason
         if isinstance(error, ModuleNotFoundError) and error.name == module_name:
-            reason += f". {MODULE_PLACE}"
+            reason += f". {MODULE_PATH_ADVICE}"
         raise SettingError(f"reward.custom: cannot import {module_name!r} of {path!r}: {reason}") from error
     function: Callable[..., Any] | None = getattr(module, name, None)
     if function is None:

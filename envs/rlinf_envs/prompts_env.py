@@ -145,7 +145,7 @@ class _ByTerm:
 def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str) -> Task | str:
     """Return the task of a row, or what is wrong with it."""
     if record.row is None:
-        return f"{record.place}: {record.problem}"
+        return f"{record.location}: {record.problem}"
     results: dict[str, str] = {}
     folder = record.folder
     for part, name in fields.items():
@@ -153,27 +153,27 @@ def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str
             continue
         value = value_at(record.row, name)
         if value is None and name not in record.row:
-            return f"{record.place}: {unknown('field', name, map(str, record.row))} (env.kwargs.{_KEYS[part]})"
+            return f"{record.location}: {unknown('field', name, map(str, record.row))} (env.kwargs.{_KEYS[part]})"
         if part == "question":
             try:
                 value = listed_messages(value)
                 system, value = asked_in(value, name, folder) if isinstance(value, list) else (None, value)
             except ValueError as error:
-                return f"{record.place}: {error}"
+                return f"{record.location}: {error}"
             if system is not None:
                 fix = f"set env.kwargs.prompt_field: {name}.1.content, and env.kwargs.system_prompt"
-                return f"{record.place}: {name} has a system message: {fix}"
+                return f"{record.location}: {name} has a system message: {fix}"
         if part == "image":
             try:
                 results["question"] = with_pictures(results["question"], field_pictures(value, folder))
             except PictureError as error:
-                return f"{record.place}: the image field {name!r}: {error}"
+                return f"{record.location}: the image field {name!r}: {error}"
             continue
         if part != "answer" and not isinstance(value, str):
-            return f"{record.place}: the field {name} must be text, got {type(value).__name__}"
+            return f"{record.location}: the field {name} must be text, got {type(value).__name__}"
         results[part] = str(value)
     if not results["question"].strip():
-        return f"{record.place}: the prompt is empty"
+        return f"{record.location}: the prompt is empty"
     return Task(
         results["question"],
         results.get("answer", ""),

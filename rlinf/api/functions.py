@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlinf.base.errors import UserError
-from rlinf.base.logs import asked_level, show
+from rlinf.base.logs import requested_level, show
 from rlinf.base.user_code import kind_of
 from rlinf.config import Config
 from rlinf.config import load as load_file
@@ -96,7 +96,7 @@ def fit(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = Fa
     from rlinf.train.run import run
 
     config = _checked(config, "fit")
-    show(asked_level() or "INFO", "driver")
+    show(requested_level() or "INFO", "driver")
     if not _TRAINING.acquire(blocking=False):
         raise UserError(
             "rlinf.fit already trains in another thread of this process, and the two would change each other's random "

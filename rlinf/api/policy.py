@@ -126,14 +126,14 @@ class Policy:
 
         if not self.is_language_model:
             raise UserError(f"{self.folder} acts in simulators: use act")
-        asked = [prompts] if isinstance(prompts, str) else list(prompts)
+        listed_prompts = [prompts] if isinstance(prompts, str) else list(prompts)
         renderer = PromptRenderer(self.tokenizer, system_prompt=system_prompt)
         ends = renderer.turn_ends | listed([self.model.generation_config.eos_token_id])
         drawn = {"do_sample": True, "temperature": temperature} if temperature > 0 else {"do_sample": False}
         responses = []
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            for prompt in asked:
+            for prompt in listed_prompts:
                 ids = torch.tensor([renderer.prompt(prompt)])
                 made = self.model.generate(
                     ids,

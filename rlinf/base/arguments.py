@@ -85,7 +85,7 @@ def positive(text: str) -> int:
 
 
 def is_about_resuming(name: str) -> bool:
-    """Whether the name of an option or a key asks for going on with a run.
+    """Return whether the name of an option or a key means that a run is resumed.
 
     >>> is_about_resuming("resume-from"), is_about_resuming("auto_resume"), is_about_resuming("result")
     (True, True, False)

@@ -150,7 +150,7 @@ class ChildProcess:
 
     def _end_group(self) -> None:
         if self._session:
-            with suppress(ProcessLookupError, PermissionError):  # nobody is left in it
+            with suppress(ProcessLookupError, PermissionError):  # no process is left in it
                 os.killpg(self.pid, signal.SIGKILL)
         if self._mark is not None:  # what it started may be in a session of its own
             kill_marked([self._mark])

@@ -10,7 +10,7 @@ def deprecate(old: str, replacement: str, *, removed_in: str, stacklevel: int = 
 
     Args:
         old: the name as users write it.
-        replacement: what to write in its place.
+        replacement: what to write instead.
         removed_in: the first version without ``old``, as `MAJOR.MINOR`.
         stacklevel: frames up to the caller's own line, as for :func:`warnings.warn`; 1 is the line that calls this.
     """

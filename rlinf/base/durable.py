@@ -14,7 +14,7 @@ from pathlib import Path
 from rlinf.base.errors import RunFailed, UserError
 
 FULL = {errno.ENOSPC: "disk full", errno.EDQUOT: "disk quota used up"}
-"""What an error number says where no room is left."""
+"""The meaning of the error numbers of a full disk."""
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _SILENT_S = 600.0
 _PROBE_BYTES = 2**20
@@ -171,14 +171,14 @@ def naming_disk_errors(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def unless_read_only(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+def unless_read_only(folder: Path, report: Callable[[str], None]) -> Iterator[None]:
     """Leave out what cannot be written to a folder that this process may only read, and report it."""
     try:
         yield
     except OSError as error:
         if error.errno not in _READ_ONLY:
             raise
-        say(f"{file_of(error) or folder} could not be written ({error.strerror}): the result is not saved")
+        report(f"{file_of(error) or folder} could not be written ({error.strerror}): the result is not saved")
 
 
 def file_of(error: OSError) -> str | None:

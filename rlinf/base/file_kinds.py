@@ -1,4 +1,4 @@
-"""Kinds of files by their first bytes, whatever the name says: pointers of Git LFS, web pages, other compressions."""
+"""Kinds of files by their first bytes, whatever their names: pointers of Git LFS, web pages, other compressions."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ def mistaken(file: Path, *, expected: tuple[bytes, ...] = ()) -> str:
 
 
 def is_lfs_pointer(file: Path) -> bool:
-    """Whether a file holds the few lines that Git LFS leaves in the place of a large one."""
+    """Return whether a file holds the few lines that Git LFS leaves instead of a large file."""
     with file.open("rb") as opened:
         return opened.read(len(_LFS)) == _LFS

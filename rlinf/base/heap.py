@@ -9,7 +9,7 @@ from pathlib import Path
 _MUCH = 512 * 2**20
 _OPTIONS = {-1: _MUCH, -3: 32 * 2**20}
 """By their numbers in glibc's malloc.h: the size from which the end of the heap is given back, and that from which a
-block is mapped apart (the most that glibc allows)."""
+block has a mapping of its own (the most that glibc allows)."""
 _STATM = Path("/proc/self/statm")
 
 

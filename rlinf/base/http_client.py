@@ -55,7 +55,7 @@ class Exchange:
         self._socket: socket.socket | None = None
         self._changing = threading.Lock()
 
-    def ask(self, body: Mapping[str, Any] | None, *, patient: bool = False) -> http.client.HTTPResponse:
+    def send(self, body: Mapping[str, Any] | None, *, patient: bool = False) -> http.client.HTTPResponse:
         """Return the answer to a POST of JSON (a GET for None); ``patient`` drops its content's deadline.
 
         Raises:
@@ -63,7 +63,7 @@ class Exchange:
             OSError, http.client.HTTPException: no answer.
         """
         data = json.dumps(body).encode() if body is not None else None
-        answer = self._asked(data, kept=True) or self._asked(data, kept=False)
+        answer = self._response(data, kept=True) or self._response(data, kept=False)
         assert answer is not None
         assert self._socket is not None
         if answer.status >= 300:
@@ -76,7 +76,7 @@ class Exchange:
         self._answer = answer
         return answer
 
-    def _asked(self, data: bytes | None, *, kept: bool) -> http.client.HTTPResponse | None:
+    def _response(self, data: bytes | None, *, kept: bool) -> http.client.HTTPResponse | None:
         """Return the answer over a kept connection, or over a new one.
 
         None if there is no kept connection, or the server has closed it."""

@@ -37,8 +37,8 @@ _OWN_KEYS: Mapping[str, str] = {
     "hydra.verbose": _LOGS,
     "hydra.job_logging": _LOGS,
     "hydra.hydra_logging": _LOGS,
-    "hydra.launcher": "`rlinf sweep FILE`, whose `resources` say what runs in parallel",
-    "hydra.sweeper": "`rlinf sweep FILE`, whose `space` and `method` say what is tried",
+    "hydra.launcher": "`rlinf sweep FILE`, whose `resources` limit what runs in parallel",
+    "hydra.sweeper": "`rlinf sweep FILE`, whose `space` and `method` define what is tried",
 }
 _CHOICE = re.compile(r"(?:choice|range|interval|glob)\(.*\)", re.DOTALL)
 

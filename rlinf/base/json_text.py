@@ -14,7 +14,7 @@ from typing import Any
 _MESSAGES = re.compile(r"\s*\[\s*\{\s*['\"](?:role|from|content|value)['\"]\s*:")
 MAX_DEPTH = 200
 """Brackets within brackets: no data set, tool call or answer nests as deeply."""
-# A text that never ends goes to the end, so that each character is looked at once.
+# A text that never ends goes to the end, so that each character is read once.
 _QUOTED = re.compile(rb'"[^"\\]*(?:\\.?[^"\\]*)*(?:"|\Z)', re.DOTALL)
 _OPENING, _CLOSING = b"[{", b"]}"
 _NO_BRACKET = bytes(set(range(256)) - set(_OPENING + _CLOSING))

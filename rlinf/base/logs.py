@@ -24,8 +24,8 @@ class _Handler(logging.StreamHandler[Any]):
     """The handler of :func:`show`, of which a process has at most one."""
 
 
-def asked_level() -> str | None:
-    """Return the level that the environment asks for, None without one.
+def requested_level() -> str | None:
+    """Return the level that the environment variable sets, None without one.
 
     Raises:
         UserError: the value is no level of :mod:`logging`.

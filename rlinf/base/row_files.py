@@ -45,7 +45,7 @@ class Record:
 
     ``problem`` states why there is no row, if it could not be read."""
 
-    place: str
+    location: str
     row: Mapping[str, Any] | None
     problem: str = ""
     folder: Path | None = None
@@ -130,7 +130,7 @@ def _no_json(error: Exception) -> str:
         return f"no valid JSON: {error.msg} at column {error.colno}{fix}"
     if isinstance(error, UnicodeDecodeError):
         return f"no text in UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start}): save the file as UTF-8"
-    return f"no usable JSON: {str(error).partition(';')[0]}"  # behind it Python says how to raise its limit of digits
+    return f"no usable JSON: {str(error).partition(';')[0]}"  # then Python explains how to raise its limit
 
 
 def _json(file: Path) -> Iterator[Record]:
@@ -161,7 +161,7 @@ def _json(file: Path) -> Iterator[Record]:
             raise RowFileError(f"{file} holds several splits: write them to a folder, as {names}, and name the folder")
         data = content.get("data")
         if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):
-            content = {"data": data}  # beside it stand facts about the data set
+            content = {"data": data}  # the other keys describe the data set
         lists = [value for value in content.values() if isinstance(value, list)]
         # {"data": [...]} is a common wrapping; a lone object is a dataset of one row.
         content = lists[0] if len(lists) == 1 and len(content) == 1 else [content]

@@ -31,7 +31,7 @@ Reader = Callable[[], Iterator[Record]]
 def split_readers(path: str, subset: str | None = None) -> dict[str, Reader]:
     """Split name -> function that reads its rows; the name is empty if there are no splits.
 
-    Files in a folder belong to the split that their name or that of a folder around them says: ``train.jsonl``,
+    Files in a folder belong to the split in their name or in that of a folder around them: ``train.jsonl``,
     ``gsm8k_test.jsonl``, ``test/0000.parquet``, ``train-00000-of-00002.parquet``. Others are a split by the word that
     they begin with.
 

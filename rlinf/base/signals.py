@@ -30,7 +30,7 @@ _SAME_S = 0.2
 """A signal that follows within this time is the same one: `timeout` sends its own to the process and to its group.
 
 That goes for one with another number too: systemd (SendSIGHUP) sends SIGTERM and SIGHUP together, which is no second
-wish. The time runs from the first of them, so that somebody who goes on sending signals is heard.
+wish. The time runs from the first of them, so that a user who goes on sending signals is obeyed.
 """
 _SILENCE_S = 1.0
 """How long a signal may seem to have no effect."""
@@ -45,7 +45,7 @@ class Stopped(KeyboardInterrupt):
         super().__init__(number)
         self.number = number
         self.outlook = ""
-        """What becomes of the work, where there is something to say: the end of the sentence."""
+        """What becomes of the work, if there is any: the end of the sentence."""
 
     @property
     def exit_code(self) -> int:
@@ -145,14 +145,14 @@ class _Listener:
                 same = now - last < _SAME_S
                 if number in _SIGNALS and not same:
                     if not first:
-                        threading.Timer(_SILENCE_S, self._say, [number]).start()
+                        threading.Timer(_SILENCE_S, self._announce_late, [number]).start()
                     if first and number in _URGENT and not self._closed.wait(_AT_ONCE_S):
                         self._end(number)
                     first = True
                 last = now if number in _SIGNALS and not same else last
         os.close(self._ours)
 
-    def _say(self, number: int) -> None:
+    def _announce_late(self, number: int) -> None:
         if not self._closed.is_set():
             _announce(number)
 

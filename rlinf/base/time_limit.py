@@ -1,4 +1,4 @@
-"""A time limit on Python code of somebody else, in any thread."""
+"""A time limit on a user's Python code, in any thread."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Watch:
     def end(self) -> None:
         with self._lock:
             late = self._until.pop(threading.get_ident(), None) is None
-        if late:  # an interruption that has not come yet is for nobody any more
+        if late:  # an interruption that has not come yet has no receiver any more
             _interrupt(threading.get_ident(), None)
 
     def _run(self) -> None:

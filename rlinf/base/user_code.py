@@ -28,7 +28,7 @@ _LIBRARIES = frozenset({"rlinf", "rlinf_envs", "gymnasium", "torch", "numpy", "t
 _named: set[str] = set()
 _importing: list[str] = []
 
-MODULE_PLACE = "The module must be on PYTHONPATH, or lie where the run is started."
+MODULE_PATH_ADVICE = "The module must be on PYTHONPATH, or lie where the run is started."
 """What to do about a module that is not found."""
 
 
@@ -144,9 +144,9 @@ def own_parameters(result: object, *, behind: int) -> list[Parameter]:
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments that a function or a class of somebody's own is called with."""
+    """The arguments that a user's function or class is called with."""
 
-    places: tuple[str, ...] = ()
+    positional: tuple[str, ...] = ()
     """Positional ones, each in words: ``("an AdvantageInputs",)``."""
     names: tuple[str, ...] = ()
     """Those given by name."""
@@ -167,18 +167,18 @@ class Signature:
             return f"is {kind_of(result)}, and must be a function that is called with {self}"
         try:
             parameters = list(inspect.signature(result).parameters.values())
-        except ValueError:  # a function in C may not say what it takes
+        except ValueError:  # a function in C may not describe its arguments
             return ""
         faults = [*self._not_taken(parameters), *self._required(parameters, options)]
         return f"{' and '.join(faults)}, and is called with {self}" if faults else ""
 
     def __str__(self) -> str:
-        return ", ".join([*self.places, *(f"{name}=" for name in self.names)]) or "no argument"
+        return ", ".join([*self.positional, *(f"{name}=" for name in self.names)]) or "no argument"
 
     def _not_taken(self, parameters: list[Parameter]) -> list[str]:
         kinds = {parameter.kind for parameter in parameters}
         faults = []
-        if len(_positional(parameters)) < len(self.places) and Parameter.VAR_POSITIONAL not in kinds:
+        if len(_positional(parameters)) < len(self.positional) and Parameter.VAR_POSITIONAL not in kinds:
             count = len(_positional(parameters))
             faults.append(f"takes {count or 'no'} positional argument{'' if count == 1 else 's'}")
         named = {parameter.name for parameter in self._behind(parameters) if parameter.kind in _BY_NAME}
@@ -200,7 +200,7 @@ class Signature:
 
     def _behind(self, parameters: list[Parameter]) -> list[Parameter]:
         """Return the parameters that no positional argument goes to."""
-        taken = _positional(parameters)[: len(self.places)]
+        taken = _positional(parameters)[: len(self.positional)]
         return [parameter for parameter in parameters if parameter not in taken]
 
 

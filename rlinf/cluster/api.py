@@ -22,7 +22,7 @@ class Resources:
     gpus: float = 0.0
     """GPUs of a worker. Ray shows the worker only its own ones, through ``CUDA_VISIBLE_DEVICES``."""
     bundle: str | None = None
-    """Groups that name the same bundle sit together: rank i of each beside rank i of the others, on the same GPU."""
+    """Groups that name the same bundle share its GPUs: rank i of each runs on the same GPU as rank i of the others."""
     bundle_gpus: int = 1
     """GPUs on one node that are reserved together for the groups of a bundle, as many as their largest rank has."""
     spread: bool = False
@@ -284,7 +284,7 @@ class Cluster(ABC):
     """Groups of workers and what they share. A context manager: leaving it, however that happens, ends everything."""
 
     concurrent: ClassVar[bool] = True
-    """Calls run beside the caller; otherwise a call has returned when :meth:`WorkerGroup.submit_one` does."""
+    """Calls run concurrently with the caller; otherwise :meth:`WorkerGroup.submit_one` returns after its call."""
     _groups: Mapping[str, WorkerGroup]
     """Those that were started, by name."""
 

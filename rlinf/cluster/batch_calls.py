@@ -87,18 +87,18 @@ class BatchCall:
 
 
 class BatchCalls:
-    """The ranks of a learner behind calls that are about one batch. What is in a column is not looked at."""
+    """Calls to all ranks of a learner about one batch. The contents of columns are not read."""
 
     def __init__(
         self,
         group: WorkerGroup,
         cluster: Cluster,
         facts_of: Callable[[Rows], RowFacts] | None,
-        place_of: Callable[..., DataParallelRank],
+        rank_of: Callable[..., DataParallelRank],
     ) -> None:
-        """``facts_of``: what rows are cut by; without it all ranks are sent every row. ``place_of``: the method of the
+        """``facts_of``: what rows are cut by; without it all ranks are sent every row. ``rank_of``: the method of the
         workers' class that returns which share of the rows a rank works on, and how all are cut."""
-        self._group, self._cluster, self._place_of = group, cluster, place_of
+        self._group, self._cluster, self._rank_of = group, cluster, rank_of
         self._facts_of = facts_of if group.size > 1 else None
 
     @property
@@ -145,7 +145,7 @@ class BatchCalls:
     ) -> tuple[list[Any], list[Tensor] | None]:
         """(each rank's argument, the numbers of the rows in it; None: all rows)."""
         facts = None if self._facts_of is None or cut is None else self._facts_of(rows)
-        plan = None if facts is None or cut is None else cut(facts, self._places[0])
+        plan = None if facts is None or cut is None else cut(facts, self._ranks[0])
         if facts is None or plan is None:
             return [self._whole(rows)] * self._group.size, None
         own = plan.by_share(facts)
@@ -166,7 +166,7 @@ class BatchCalls:
                 Assembled(_of_records, (self._cluster.share((part, share.parts, placed)), common, *ragged))
                 for part, share, (placed, ragged) in zip(records, own, remote, strict=True)
             ]
-        indices = [rank.index for rank in self._places]
+        indices = [rank.index for rank in self._ranks]
         return [held[index] for index in indices], [own[index].rows for index in indices]
 
     def _whole(self, rows: Rows) -> Any:
@@ -190,11 +190,11 @@ class BatchCalls:
         bare = [part.replace(inputs=replace(ObservationInputs.of(part.inputs), sources=())) for part in parts]
         requested = [ObservationInputs.of(part.inputs).requested_rows() for part in bare]
         # The pieces of a source are cut together, and all sources side by side.
-        asked: dict[int, list[Tensor]] = {}
+        by_source: dict[int, list[Tensor]] = {}
         for share in requested:
             for number, own in share:
-                asked.setdefault(number, []).append(own)
-        cut = {number: inputs.sources[number].pieces(own) for number, own in asked.items()}
+                by_source.setdefault(number, []).append(own)
+        cut = {number: inputs.sources[number].pieces(own) for number, own in by_source.items()}
         pieces = {number: iter(wait()) for number, wait in cut.items()}
         leaves = [[next(pieces[number]) for number, _ in share] for share in requested]
         return [
@@ -203,8 +203,8 @@ class BatchCalls:
         ]
 
     @functools.cached_property
-    def _places(self) -> list[DataParallelRank]:
-        return self._group.call(self._place_of.__name__)
+    def _ranks(self) -> list[DataParallelRank]:
+        return self._group.call(self._rank_of.__name__)
 
 
 @dataclass(frozen=True)
@@ -227,12 +227,12 @@ def _remote_columns(
         if not kinds:
             continue
         # The pieces of a store are cut together, and all stores side by side.
-        asked: dict[int, list[tuple[int, np.ndarray]]] = {}
+        by_store: dict[int, list[tuple[int, np.ndarray]]] = {}
         for share, own in enumerate(own_rows):
             for number, stored, at in remote.requested_rows(own):
-                asked.setdefault(number, []).append((share, stored))
+                by_store.setdefault(number, []).append((share, stored))
                 parts[share][0].append(_Placed(kinds, at))
-        for number, pieces in sorted(asked.items()):  # as each share has them
+        for number, pieces in sorted(by_store.items()):  # as each share has them
             waiting.append(([share for share, _ in pieces], remote.stores[number].pieces([own for _, own in pieces])))
     for takers, wait in waiting:
         for share, piece in zip(takers, wait(), strict=True):

@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import OutOfMemoryError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rlinf.cluster.host import HostPlace
+from rlinf.cluster.host import HostProcess
 
 _LINES = 10
 _NATIVE_LOG = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [A-Z] \d+ \d+\]|\[(failure_signal|.*core_worker)|\*\*\* SIG")
@@ -18,17 +18,17 @@ _NATIVE_LOG = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [A-Z] \d+ \d+\]|\[(failure_
 _READ_S = 5.0
 
 
-def describe_death(place: HostPlace | None, error: RayError) -> str:
-    """Process, node, the likely cause, and the last lines it wrote to standard error."""
-    if place is None:
+def describe_death(process: HostProcess | None, error: RayError) -> str:
+    """Describe process, node, the likely cause, and the last lines it wrote to standard error."""
+    if process is None:
         return f"before it was up: {error}"
     text, cause = str(error), "its process ended (killed, out of memory, or crashed in native code)"
     if isinstance(error, OutOfMemoryError) or "memory monitor" in text or "low on memory" in text:
         cause = "killed because its node ran out of memory"
     elif node_was_lost(error):
         cause = "its node was lost"
-    head = f"(pid {place.pid} on {place.address}): {cause}"
-    tail = _last_words(place)
+    head = f"(pid {process.pid} on {process.address}): {cause}"
+    tail = _last_words(process)
     return f"{head}\nlast lines of its stderr:\n{tail}" if tail else head
 
 
@@ -39,15 +39,15 @@ def node_was_lost(error: RayError) -> bool:
     return re.search(r"\bnode (has died|has crashed|was dead|is dead)", str(error)) is not None
 
 
-def _last_words(place: HostPlace) -> str:
-    if not place.stderr:
+def _last_words(process: HostProcess) -> str:
+    if not process.stderr:
         return ""
-    if place.node_id == ray.get_runtime_context().get_node_id():
-        return _tail(place.stderr)
-    here = NodeAffinitySchedulingStrategy(place.node_id, soft=False)
+    if process.node_id == ray.get_runtime_context().get_node_id():
+        return _tail(process.stderr)
+    here = NodeAffinitySchedulingStrategy(process.node_id, soft=False)
     task = ray.remote(_tail).options(num_cpus=0, scheduling_strategy=here, max_retries=0)
     try:
-        return str(ray.get(task.remote(place.stderr), timeout=_READ_S))
+        return str(ray.get(task.remote(process.stderr), timeout=_READ_S))
     except RayError:  # the node went with the worker
         return ""
 

@@ -23,7 +23,7 @@ class Failure:
     when: float
     """Unix time, seconds: of several failures the earliest is the cause."""
     words: str | None = None
-    """What a person has to change, where it was a user's error: the traceback says nothing more then."""
+    """What the user has to change, after a user's error: the traceback adds nothing then."""
     exit_code: int = UserError.exit_code
     """The command's, where there are words."""
 

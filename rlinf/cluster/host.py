@@ -31,8 +31,8 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class HostPlace:
-    """Where a worker's process is."""
+class HostProcess:
+    """A worker's process and its node."""
 
     node_id: str
     address: str
@@ -59,13 +59,13 @@ class Host:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
         redact_warnings()
         node_id = ray.get_runtime_context().get_node_id()
-        self._place = HostPlace(node_id, ray.util.get_node_ip_address(), os.getpid(), os.getppid(), _stderr_path())
+        self._process = HostProcess(node_id, ray.util.get_node_ip_address(), os.getpid(), os.getppid(), _stderr_path())
         self._target: object | None = None
         self._running: tuple[str, int, float] | None = None
         self._stopped_streams: set[int] = set()
 
-    def place(self) -> HostPlace:
-        return self._place
+    def process(self) -> HostProcess:
+        return self._process
 
     def build(self, packed: Packed, info: RankInfo) -> Failure | None:
         """Build the worker's object."""
@@ -130,7 +130,7 @@ class Host:
             self._running = None
 
     def close(self) -> None:
-        """Lets the worker's object give back what it holds. What goes wrong now is of no use to anybody."""
+        """Let the worker's object free what it holds. Its errors have no effect any more."""
         with suppress(Exception):
             if hasattr(self._target, "close"):
                 self._target.close()
@@ -153,7 +153,7 @@ class Host:
     def free_port(self) -> int:
         """Return a free TCP port on this node."""
         with socket.socket() as probe:
-            probe.bind((self._place.address, 0))
+            probe.bind((self._process.address, 0))
             return int(probe.getsockname()[1])
 
     def stop_stream(self, token: int) -> None:

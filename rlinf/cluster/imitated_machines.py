@@ -69,7 +69,7 @@ class Machines:
 def placed(groups: Mapping[str, GroupSize], machines: Machines) -> dict[str, list[int]]:
     """Return the machine of every rank, from 0, by group.
 
-    :raises PlacementError: the groups do not fit; the message says what is missing.
+    :raises PlacementError: the groups do not fit; the message names what is missing.
     :raises UserError: Ray did not start, or gave no answer in time.
     """
     request = {"machines": asdict(machines), "groups": {name: asdict(size) for name, size in groups.items()}}

@@ -51,27 +51,27 @@ def examine_nodes(address: str, folder: Path, *, timeout_s: float = 120.0) -> li
     mark.touch()
     try:
         with connect(ClusterConfig(address=address)):
-            return _ask_all(str(mark), timeout_s)
+            return _facts_of_all(str(mark), timeout_s)
     finally:
         mark.unlink()
 
 
-def _ask_all(mark: str, timeout_s: float) -> list[NodeFacts]:
+def _facts_of_all(mark: str, timeout_s: float) -> list[NodeFacts]:
     here = ray.get_runtime_context().get_node_id()
     nodes = sorted((node for node in ray.nodes() if node["Alive"]), key=lambda node: node["NodeID"] != here)
-    ask = ray.remote(_facts)
-    asked = []
+    remote_facts = ray.remote(_facts)
+    tasks = []
     for node in nodes:
         node_affinity = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         has = node["Resources"]
         amounts = (node["NodeManagerAddress"], has.get("CPU", 0.0), has.get("GPU", 0.0))
-        asked.append(ask.options(num_cpus=0, scheduling_strategy=node_affinity).remote(*amounts, mark))
-    _, missing = ray.wait(asked, num_returns=len(asked), timeout=timeout_s)
+        tasks.append(remote_facts.options(num_cpus=0, scheduling_strategy=node_affinity).remote(*amounts, mark))
+    _, missing = ray.wait(tasks, num_returns=len(tasks), timeout=timeout_s)
     if missing:
-        silent = [node["NodeManagerAddress"] for node, task in zip(nodes, asked, strict=True) if task in missing]
+        silent = [node["NodeManagerAddress"] for node, task in zip(nodes, tasks, strict=True) if task in missing]
         raise ClusterError(f"no answer within {timeout_s:g} s from {', '.join(silent)}")
     results = []
-    for node, task in zip(nodes, asked, strict=True):
+    for node, task in zip(nodes, tasks, strict=True):
         try:
             results.append(ray.get(task))
         except RayError as error:

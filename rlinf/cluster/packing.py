@@ -49,7 +49,7 @@ def _tensor(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
     import torch
 
     with warnings.catch_warnings():
-        # Shared tensors lie in read-only memory; that nobody may write to them is the contract of ``share``.
+        # Shared tensors lie in read-only memory; by the contract of ``share`` no process may write to them.
         warnings.filterwarnings("ignore", message="The given buffer is not writable")
         return torch.frombuffer(data, dtype=getattr(torch, dtype)).reshape(shape)
 

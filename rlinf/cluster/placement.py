@@ -15,8 +15,8 @@ from rlinf.cluster.errors import PlacementError
 
 _SHARERS = 8  # groups that can take turns on one GPU; each takes this part of it in Ray's accounting
 _SETTLE_S = 3.0  # what Ray calls free lags behind workers that have just ended
-_PLACE_S = 15.0
-_PLACE_BUNDLE_S = 0.1  # a thousand bundles take longer than one
+_RESERVE_S = 15.0
+_RESERVE_BUNDLE_S = 0.1  # a thousand bundles take longer than one
 
 
 @dataclass
@@ -55,7 +55,7 @@ class RayPlacement:
         bundle = self._bundles.get(key)
         if bundle is None:
             gpus = float(bool(resources.gpus)) if shared else resources.gpus
-            placed = _place(group, n, _need(resources.cpus, gpus), spread=resources.spread)
+            placed = _reserve(group, n, _need(resources.cpus, gpus), spread=resources.spread)
             bundle = self._bundles[key] = _Bundle(placed, n, resources.gpus, 0)
         self._check_sharing(group, bundle, resources)
         bundle.groups += 1
@@ -79,7 +79,7 @@ class RayPlacement:
         if bundle is None:
             width = resources.bundle_gpus
             ranks = sum(seat.bundle == 0 for seat in taken)
-            placed = _place(group, size, _need(resources.cpus * ranks, width), spread=resources.spread)
+            placed = _reserve(group, size, _need(resources.cpus * ranks, width), spread=resources.spread)
             bundle = self._bundles[resources.bundle] = _Bundle(placed, size, width, 0)
             bundle.gpu_names = _names_of_gpus(bundle)
         self._check_sharing(group, bundle, resources)
@@ -123,10 +123,10 @@ def _at(bundle: _Bundle, index: int) -> PlacementGroupSchedulingStrategy:
 
 def _names_of_gpus(bundle: _Bundle) -> list[list[str]]:
     """Return the names of each bundle's GPUs on its node, reported by a task that takes all of them."""
-    ask = ray.remote(_gpu_names)
+    remote_names = ray.remote(_gpu_names)
     return ray.get(
         [
-            ask.options(num_cpus=0, num_gpus=bundle.gpus, scheduling_strategy=_at(bundle, index)).remote()
+            remote_names.options(num_cpus=0, num_gpus=bundle.gpus, scheduling_strategy=_at(bundle, index)).remote()
             for index in range(bundle.size)
         ]
     )
@@ -141,12 +141,13 @@ def _need(cpus: float, gpus: float) -> dict[str, float]:
     return {"CPU": max(cpus, 0.001)} | ({"GPU": gpus} if gpus else {})
 
 
-def _place(group: str, n: int, need: dict[str, float], *, spread: bool) -> PlacementGroup:
+def _reserve(group: str, n: int, need: dict[str, float], *, spread: bool) -> PlacementGroup:
     _check_fit(group, n, need)
     placed = placement_group([need] * n, strategy="SPREAD" if spread else "PACK")
-    if not placed.wait(_PLACE_S + n * _PLACE_BUNDLE_S):
+    if not placed.wait(_RESERVE_S + n * _RESERVE_BUNDLE_S):
         remove_placement_group(placed)
-        raise PlacementError(f"{group}: {_asked(n, need)} could not be placed: what is free lies scattered over nodes")
+        problem = "could not be placed: what is free lies scattered over nodes"
+        raise PlacementError(f"{group}: {_text_of(n, need)} {problem}")
     return placed
 
 
@@ -176,7 +177,7 @@ def _check_fit(group: str, n: int, need: dict[str, float]) -> None:
             time.sleep(0.1)
 
 
-def _asked(n: int, need: dict[str, float]) -> str:
+def _text_of(n: int, need: dict[str, float]) -> str:
     return f"{n} x ({_text(need)})"
 
 

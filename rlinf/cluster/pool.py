@@ -104,7 +104,7 @@ class ResilientPool:
         try:
             yield
         except WorkerError as error:
-            # One that lives says itself what is wrong.
+            # A worker that lives reports its own error.
             if self.advice and (isinstance(error, WorkerDied) or error.method == "restart"):
                 raise UserError(f"{error}\n{self.advice}") from error
             raise

@@ -28,7 +28,7 @@ from rlinf.schema.cluster import ClusterConfig
 
 _STORE_MB = 256  # at least; Ray writes to disk what does not fit
 _SHARED_MEMORY = Path("/dev/shm")
-_WORKERS_PER_CORE = 8  # processes may share cores; the share of a core that each asks for only is for accounting
+_WORKERS_PER_CORE = 8  # processes may share cores; the share of a core that each requests is for accounting only
 
 
 class RayCluster(Cluster):
@@ -73,14 +73,14 @@ class RayCluster(Cluster):
         packed = pack(build)
         try:
             reserved = self._placement.reserve(name, n, resources)
-        except (PlacementError, RayError):  # without a raylet there is no room for anybody
+        except (PlacementError, RayError):  # without a raylet there is no room for any worker
             self._session.require_raylet(f"{name} was not up yet.")
             raise
         environment = {"env_vars": worker_environment(self._config)}
 
         def start(rank: int) -> Any:
             make: Any = ray.remote
-            # its type stubs know no concurrency groups
+            # its type stubs lack concurrency groups
             actor = make(concurrency_groups={CONTROL: 2, PIECES: 1})(Host).options(
                 **reserved[rank].options, runtime_env=environment, max_restarts=0
             )

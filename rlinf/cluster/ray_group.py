@@ -21,7 +21,7 @@ from rlinf.cluster import waiting
 from rlinf.cluster.api import Assembled, Handle, RankInfo, Stream, WorkerGroup
 from rlinf.cluster.death import describe_death, node_was_lost
 from rlinf.cluster.errors import ClusterError, ClusterLost, WorkerDied, WorkerTimeout
-from rlinf.cluster.host import HostPlace, SharedArgument
+from rlinf.cluster.host import HostProcess, SharedArgument
 from rlinf.cluster.packing import Packed, pack
 from rlinf.cluster.restart_budget import RestartBudget
 from rlinf.cluster.vital_signs import VitalSigns, is_alive
@@ -50,10 +50,10 @@ class _Ping:
         self._still_since = now
         self._signs: VitalSigns | None = None
 
-    def silent_s(self, place: HostPlace) -> float:
-        """Seconds for which the process has neither answered nor run; of one on another node nothing is known: 0."""
+    def silent_s(self, process: HostProcess) -> float:
+        """Seconds for which the process has neither answered nor run; 0 for one on another node."""
         now = time.monotonic()
-        signs = VitalSigns.of(place.pid) if _is_here(place) else None
+        signs = VitalSigns.of(process.pid) if _is_here(process) else None
         if signs is None or signs.advanced(self._signs):
             self._still_since, self._signs = now, signs
         return now - self._still_since
@@ -142,7 +142,7 @@ class RayGroup(WorkerGroup):
         self._pings: dict[int, _Ping] = {}
         self._watching = threading.Lock()
         self._closed = False
-        self._places: list[HostPlace] = []
+        self._processes: list[HostProcess] = []
         self._infos: list[RankInfo] = []
         self._builds: list[RayHandle] = []
         self._hosts: list[Any] = [start(rank) for rank in range(size)]
@@ -151,19 +151,20 @@ class RayGroup(WorkerGroup):
         """Wait for the processes, send each its rank, and start building its object; :meth:`finish` waits for those."""
         deadline = time.monotonic() + self.config.start_timeout_s
         self._packed = packed
-        refs = [host.place.remote() for host in self._hosts]
-        self._places = waiting.gather([self._starting(rank, "start", ref, deadline) for rank, ref in enumerate(refs)])
+        refs = [host.process.remote() for host in self._hosts]
+        starting = [self._starting(rank, "start", ref, deadline) for rank, ref in enumerate(refs)]
+        self._processes = waiting.gather(starting)
         address, port = None, None
         if self._rendezvous:
-            address = self._places[0].address
+            address = self._processes[0].address
             port = waiting.gather([self._starting(0, "start", self._control(0, "free_port"), deadline)])[0]
         seen: dict[str, int] = {}
-        for rank, index in enumerate(self._places):
-            local = seen.get(index.node_id, 0)
-            seen[index.node_id] = local + 1
+        for rank, process in enumerate(self._processes):
+            local = seen.get(process.node_id, 0)
+            seen[process.node_id] = local + 1
             threads = self.config.threads_per_worker
-            _log.debug("%s rank %d is process %d, of raylet %d", self.name, rank, index.pid, index.raylet)
-            self._infos.append(RankInfo(rank, self.size, self.name, threads, address, port, local, index.address))
+            _log.debug("%s rank %d is process %d, of raylet %d", self.name, rank, process.pid, process.raylet)
+            self._infos.append(RankInfo(rank, self.size, self.name, threads, address, port, local, process.address))
         refs = [host.build.remote(packed, info) for host, info in zip(self._hosts, self._infos, strict=True)]
         self._builds = [self._starting(rank, "build", ref, deadline) for rank, ref in enumerate(refs)]
 
@@ -210,7 +211,7 @@ class RayGroup(WorkerGroup):
             self._control(rank, "stop_stream", token)
 
     def nodes(self) -> list[str]:
-        return [host.address for host in self._places]
+        return [process.address for process in self._processes]
 
     @contextmanager
     def fates_tied(self) -> Iterator[None]:
@@ -229,13 +230,13 @@ class RayGroup(WorkerGroup):
         for rank, host in hosts.items():
             if counted and not self._budget.spend(rank):
                 raise self.no_restart_left(rank)
-            _end(host, self._places[rank])
+            _end(host, self._processes[rank])
             self._pings.pop(rank, None)
             self._hosts[rank] = self._start(rank)
         deadline = time.monotonic() + self.config.start_timeout_s
-        coming = [self._starting(rank, "start", self._hosts[rank].place.remote(), deadline) for rank in ranks]
-        for rank, location in zip(ranks, waiting.gather(coming), strict=True):
-            self._places[rank] = location
+        coming = [self._starting(rank, "start", self._hosts[rank].process.remote(), deadline) for rank in ranks]
+        for rank, process in zip(ranks, waiting.gather(coming), strict=True):
+            self._processes[rank] = process
         builds = {rank: self._hosts[rank].build.remote(self._packed, self._infos[rank]) for rank in ranks}
         waiting.gather([self._starting(rank, "build", ref, deadline) for rank, ref in builds.items()])
 
@@ -290,14 +291,14 @@ class RayGroup(WorkerGroup):
                 except RayError as error:
                     if self._rendezvous:  # elsewhere the dead worker's own calls end
                         raise self.died(rank, "a call", error) from None
-            elif ping.silent_s(self._places[rank]) > self.config.heartbeat_timeout_s:
+            elif ping.silent_s(self._processes[rank]) > self.config.heartbeat_timeout_s:
                 raise self._stalled(rank)
 
     def _stalled(self, rank: int) -> WorkerTimeout:
         """Build the error for a process that stands still."""
-        host = self._places[rank]
+        process = self._processes[rank]
         message = (
-            f"{self.name} rank {rank} of {self.size} (pid {host.pid} on {host.address}) has stood still for "
+            f"{self.name} rank {rank} of {self.size} (pid {process.pid} on {process.address}) has stood still for "
             f"{self.config.heartbeat_timeout_s:g} s (cluster.heartbeat_timeout_s): its process is stopped or frozen"
         )
         self._pings.pop(rank, None)
@@ -328,26 +329,26 @@ class RayGroup(WorkerGroup):
         raylet = self._raylet_of(rank)
         if raylet is not None and (node_was_lost(error) or not is_alive(raylet)):
             raise self._ray_lost(rank, raylet, method)
-        message = f"{self._who(rank)} died in {method} {describe_death(self._place(rank), error)}"
+        message = f"{self._who(rank)} died in {method} {describe_death(self._process(rank), error)}"
         return WorkerDied(message, group=self.name, rank=rank, method=method)
 
     def _ray_lost(self, rank: int, raylet: int, method: str) -> ClusterLost:
-        doing = f"was in {method}" if self._place(rank) is not None else "was not up yet"
+        doing = f"was in {method}" if self._process(rank) is not None else "was not up yet"
         return ClusterLost(raylet, f"{self._who(rank)} {doing}.")
 
     def _raylet_of(self, rank: int) -> int | None:
         """Process id of the daemon that holds the worker; None if it is not on this machine, or not yet found."""
-        host = self._place(rank)
-        if host is None:
+        process = self._process(rank)
+        if process is None:
             return self._raylet
-        return host.raylet if _is_here(host) else None
+        return process.raylet if _is_here(process) else None
 
     def _who(self, rank: int) -> str:
         return f"{self.name} rank {rank} of {self.size}"
 
-    def _place(self, rank: int) -> HostPlace | None:
-        """Where the worker is; None before it is up."""
-        return self._places[rank] if rank < len(self._places) else None
+    def _process(self, rank: int) -> HostProcess | None:
+        """Return the worker's process; None before it is up."""
+        return self._processes[rank] if rank < len(self._processes) else None
 
     def _host(self, rank: int) -> Any:
         self.check_rank(rank)
@@ -360,17 +361,17 @@ class RayGroup(WorkerGroup):
         return getattr(self._hosts[rank], method).options(concurrency_group=CONTROL).remote(*args)
 
 
-def _is_here(place: HostPlace) -> bool:
-    return bool(place.node_id == ray.get_runtime_context().get_node_id())
+def _is_here(process: HostProcess) -> bool:
+    return bool(process.node_id == ray.get_runtime_context().get_node_id())
 
 
-def _end(host: Any, place: HostPlace) -> None:
+def _end(host: Any, process: HostProcess) -> None:
     """End a worker's process, also one that is stopped and cannot follow Ray's request."""
     ray.kill(host)
-    signs = VitalSigns.of(place.pid) if _is_here(place) else None
-    if signs is not None and signs.parent == place.raylet:
+    signs = VitalSigns.of(process.pid) if _is_here(process) else None
+    if signs is not None and signs.parent == process.raylet:
         with suppress(OSError):  # it has just ended
-            os.kill(place.pid, signal.SIGKILL)
+            os.kill(process.pid, signal.SIGKILL)
 
 
 def _answer(ref: ray.ObjectRef) -> str:

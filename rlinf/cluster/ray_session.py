@@ -262,7 +262,7 @@ def _free_ports(count: int) -> list[int]:
         for port in candidates[:_PORTS_TRIED] + [0] * count:
             if len(probes) < count:
                 probe = stack.enter_context(socket.socket())
-                with suppress(OSError):  # somebody has it
+                with suppress(OSError):  # the port is taken
                     probe.bind(("127.0.0.1", port))
                     probes.append(probe)
         return [int(probe.getsockname()[1]) for probe in probes]

@@ -31,8 +31,8 @@ FAREWELL = b"."
 """What a driver writes last that ends in good order."""
 _PATIENCE_S = 20.0
 _STOPPED_S = 5.0  # Ray gives a silent raylet up after 15 s
-_LOOK_S = 1.0
-_QUIET_S = 0.5  # a process that was being started during one look is there at the next
+_CHECK_S = 1.0
+_QUIET_S = 0.5  # a process that was being started during one check is there at the next
 _POLL_S = 0.1
 
 
@@ -41,7 +41,7 @@ def main(folder: str, driver: int) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     if not listen(0, driver).endswith(FAREWELL):
-        _say(
+        _write_error(
             f"The program (pid {driver}) ended without a word: it was killed, crashed in native code, or was "
             "ended by Ray because its raylet was lost; the same command continues from the last checkpoint."
         )
@@ -54,7 +54,7 @@ def listen(pipe: int, driver: int) -> bytes:
     received, stopped_since = b"", None
     while True:
         raylet, complete, _ = received.partition(b"\n")
-        ready, _, _ = select.select([pipe], [], [], _LOOK_S if complete else None)
+        ready, _, _ = select.select([pipe], [], [], _CHECK_S if complete else None)
         if ready:
             news = os.read(pipe, 64)
             if not news:
@@ -65,11 +65,11 @@ def listen(pipe: int, driver: int) -> bytes:
         elif stopped_since is None:
             stopped_since = time.monotonic()
         elif time.monotonic() - stopped_since > _STOPPED_S:
-            _say(f"Ray's raylet (pid {int(raylet)}) has been stopped for {_STOPPED_S:g} s, and is ended.")
+            _write_error(f"Ray's raylet (pid {int(raylet)}) has been stopped for {_STOPPED_S:g} s, and is ended.")
             os.kill(int(raylet), signal.SIGKILL)
 
 
-def _say(sentence: str) -> None:
+def _write_error(sentence: str) -> None:
     with suppress(OSError):  # the terminal may be closed, or the pipe's reader gone
         os.write(2, f"{sentence}\n".encode())
 
@@ -121,7 +121,7 @@ def _folders(pid: int) -> list[str]:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")
-    except OSError:  # it ended, is a zombie, or is somebody else's
+    except OSError:  # it ended, is a zombie, or belongs to another user
         return []
     prefix = f"{MARK}=".encode()
     values = [variable[len(prefix) :] for variable in variables if variable.startswith(prefix)]

@@ -1,4 +1,4 @@
-"""`rlinf check` beyond the file: everything that training makes before its first step, made and looked at here."""
+"""`rlinf check` beyond the file: everything that training makes before its first step, made and checked here."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-_NOBODY_READS = (errno.EPIPE, errno.EIO)  # a pipe's other end is closed; the terminal is gone
+_NO_READER = (errno.EPIPE, errno.EIO)  # a pipe's other end is closed; the terminal is gone
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NAMES = {1: "standard output", 2: "standard error"}
 
@@ -22,7 +22,7 @@ class _Outlasting(io.FileIO):
         try:
             return super().write(data) or 0
         except OSError as error:
-            if error.errno not in (*_NOBODY_READS, *_NO_ROOM):
+            if error.errno not in (*_NO_READER, *_NO_ROOM):
                 raise
             _to_nowhere(self.fileno())
             if error.errno in _NO_ROOM and self.fileno() in _NAMES:
@@ -63,7 +63,7 @@ def flushed(code: int) -> int:
         sys.stdout.flush()
     except OSError as error:
         _to_nowhere(sys.stdout.fileno())
-        if error.errno in _NOBODY_READS:
+        if error.errno in _NO_READER:
             return code
         with suppress(OSError):
             print(f"standard output: {error.strerror}", file=sys.stderr)

@@ -24,7 +24,7 @@ _SHOWN = 2
 _WHOLE = 2_000
 """Conversations up to which all are encoded; of more, some are."""
 _SOME = 200
-_SAID_AGAIN = 20
+_REPEATED_CHARACTERS = 20
 """Characters of a prompt from which on an answer that begins with it is odd."""
 _FRAMES = 50_000
 """Frames up to which a dataset of a robot is read whole; of a longer one its first episodes are."""
@@ -95,7 +95,7 @@ def _odd_answers(conversations: Sequence[Conversation]) -> list[Caveat]:
     repeated = [
         one.location
         for one, text in answers
-        if len(one.messages[0].content) >= _SAID_AGAIN and text.startswith(one.messages[0].content)
+        if len(one.messages[0].content) >= _REPEATED_CHARACTERS and text.startswith(one.messages[0].content)
     ]
     if repeated:
         message = f"{len(repeated)} answers begin with the whole prompt: {repeated[0]}."

@@ -76,7 +76,7 @@ def _hardware() -> list[Examined]:
     result = Examined("cpu", "ok", detail)
     if not gpus:
         return [result, Examined("gpu", "missing", "no NVIDIA GPU is visible", "training runs on the CPU")]
-    # A CPU wheel of torch says so in its version: no need to import it.
+    # A CPU wheel of torch has it in its version: no need to import it.
     if "+cpu" in (installed_version("torch") or ""):
         fix = "install a CUDA build of torch"
         return [result, Examined("gpu", "missing", f"{gpus} visible, but torch is a CPU build", fix)]

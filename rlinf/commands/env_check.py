@@ -77,7 +77,7 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("random number generator", True, _REPEATS),
     ("super().reset(seed=seed)", True, _REPEATS),
     ("share an object", False, "Rollouts copy what they keep, so training is right; other users of the env may not."),
-    ("truncates after 1 step", True, "Every episode would be one step long: look at max_episode_steps."),
+    ("truncates after 1 step", True, "Every episode would be one step long: check max_episode_steps."),
     (
         "symmetric and normalized",
         False,

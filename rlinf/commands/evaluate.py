@@ -16,7 +16,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="rlinf eval",
         description="Evaluate a run's checkpoint on its own held-out tasks, or a run or a Hugging Face model on other "
-        "data, with pass@k, avg@k, maj@k and 95% intervals. docs/evaluation.md says how each is computed.",
+        "data, with pass@k, avg@k, maj@k and 95% intervals. docs/evaluation.md shows how each is computed.",
     )
     parser.add_argument("model", metavar="MODEL_OR_RUN", help="a run directory, a Hugging Face folder, or a hub name")
     parser.add_argument("--data", metavar="FILE", help="tasks: JSONL, JSON, Parquet, or a folder of such files")

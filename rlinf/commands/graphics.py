@@ -51,15 +51,15 @@ class Drawn:
 
 def mujoco_draws(renderer: str) -> Drawn:
     """Draws a sphere with MuJoCo under ``MUJOCO_GL`` = ``renderer`` (`egl`, `osmesa`)."""
-    return _ask(_MUJOCO, {"MUJOCO_GL": renderer, "PYOPENGL_PLATFORM": renderer})
+    return _drawn_by(_MUJOCO, {"MUJOCO_GL": renderer, "PYOPENGL_PLATFORM": renderer})
 
 
 def vulkan_devices() -> Drawn:
     """Vulkan's devices by name."""
-    return _ask(_VULKAN, {})
+    return _drawn_by(_VULKAN, {})
 
 
-def _ask(program: str, variables: dict[str, str]) -> Drawn:
+def _drawn_by(program: str, variables: dict[str, str]) -> Drawn:
     try:
         run = subprocess.run(
             [sys.executable, "-c", program],

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     fit = Fit(options.steps, options.batch_size, options.lr, options.share, options.lookahead, config.run.seed)
     arrays = observation_arrays(recorded, space, config.sft.rename)
     tasks = recorded.task_index if len(recorded.instructions) > 1 else None
-    done = label(arrays, space, recorded.lengths, success, fit=fit, tasks=tasks, report=_say)
+    done = label(arrays, space, recorded.lengths, success, fit=fit, tasks=tasks, report=_show_progress)
     file, labels = write_labels(options.data, done.labels), done.labels
     print(
         f"{file}: {len(success)} episodes, {success.mean():.0%} with success; {labels.positive.mean():.0%} of "
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _say(step: int, loss: float) -> None:
+def _show_progress(step: int, loss: float) -> None:
     if sys.stderr.isatty():
         print(f"\rstep {step}: loss {loss:.3f} ", end="", file=sys.stderr, flush=True)
 
@@ -59,7 +59,7 @@ def _say(step: int, loss: float) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="rlinf label",
-        description="Train a value function on the outcomes of recorded episodes (next.success), and write beside the "
+        description="Train a value function on the outcomes of recorded episodes (next.success), and write next to the "
         "dataset which frames were better than it expected: what policy.flow.advantage is conditioned on.",
     )
     parser.add_argument("file", metavar="FILE", help="a YAML file, or the name of a recipe, with the environment")

@@ -31,7 +31,7 @@ LEARNERS: Mapping[str, str] = {
     "megatron": "tensor, pipeline, context and expert parallel (extra: megatron)",
 }
 SINKS: Mapping[str, str] = {
-    "tensorboard": "events beside metrics.jsonl (logging.tensorboard)",
+    "tensorboard": "events next to metrics.jsonl (logging.tensorboard)",
     "wandb": "Weights & Biases (logging.wandb_project, extra: wandb)",
     "mlflow": "MLflow (logging.mlflow_experiment, extra: mlflow)",
     "trackio": "Trackio (logging.trackio_project, extra: trackio)",
@@ -76,7 +76,7 @@ def tables() -> str:
 def listing(what: str) -> str:
     """Build the table of one of :data:`CHOICES`, with what installed packages add to it and where that comes from."""
     if what == "plugins":
-        return _plugins(GROUPS) or "no installed package adds to rlinf (docs/plugins.md says how one does)"
+        return _plugins(GROUPS) or "no installed package adds to rlinf (docs/plugins.md shows how one does)"
     added = _plugins([f"rlinf.{what}"])
     return f"{_own(what)}\n{added}" if added else _own(what)
 

@@ -34,7 +34,7 @@ def show_placement(config: Config, text: str) -> bool:
     for block in divided(seats["learner"], size):
         message = (
             f"learner.megatron.tensor_parallel {size}: learner ranks {block[0]}-{block[-1]} lie on several machines, "
-            "and tell each other their activations in every layer over the network"
+            "and exchange their activations in every layer over the network"
         )
         print(Caveat(False, message, subject="placement"))
     return False

@@ -86,7 +86,9 @@ def _not_here(key: str, path: str) -> Caveat:
         message = f"{key}: {path} is neither a folder nor in this machine's cache, and {offline} forbids the download."
         return Caveat(True, message, f"Give a folder, or unset {offline}.", "policy")
     message = f"{key}: {path} is neither a folder nor in this machine's cache."
-    return Caveat(False, message, "Training will ask the Hugging Face hub for it: see that the name exists.", "policy")
+    return Caveat(
+        False, message, "Training will request it from the Hugging Face hub: check that the name exists.", "policy"
+    )
 
 
 def require_tokenizer_fits(config: Config, tokenizer: Any) -> None:

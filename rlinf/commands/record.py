@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError("rlinf record: --server acts alone, without --policy, --expert and --sample")
     if env.isolation != "none" and expert is not None and options.policy is None and options.server is None:
         raise UserError(
-            f"rlinf record: the demonstrator {expert} looks at an environment of this process; set env.isolation: none"
+            f"rlinf record: the demonstrator {expert} reads an environment of this process; set env.isolation: none"
         )
     requested = Recording(
         env=env,
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         token = options.token or os.environ.get("RLINF_SERVE_TOKEN")
         with RemotePolicy(options.server, token=token) as remote:
             acting = policy_as_expert(remote, deterministic=True, generator=generator)
-            done = record(options.out, requested, lambda env: acting, _say)
+            done = record(options.out, requested, lambda env: acting, _show_progress)
     elif options.policy is not None:
         from rlinf.api.policy import Policy
 
@@ -66,15 +66,15 @@ def main(arguments: Sequence[str]) -> int:
             deterministic=not options.sample,
             generator=numpy_generator(config.run.seed, "record"),
         )
-        done = record(options.out, requested, lambda env: acting, _say)
+        done = record(options.out, requested, lambda env: acting, _show_progress)
     else:
-        done = record(options.out, requested, lambda made: expert_of(expert, made, env.id), _say)
+        done = record(options.out, requested, lambda made: expert_of(expert, made, env.id), _show_progress)
     what = f"{done.episodes} episodes, {done.frames} frames; {done.solved} of {done.tried} played succeeded"
     print(f"{options.out}: {what}")
     return 0
 
 
-def _say(recorded: int, played: int) -> None:
+def _show_progress(recorded: int, played: int) -> None:
     if sys.stderr.isatty():
         print(f"\r{recorded} recorded of {played} played ", end="", file=sys.stderr, flush=True)
 

@@ -30,7 +30,7 @@ def rehearse(config: Config) -> bool:
     )
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's, about a GPU that is not there
-        # Shapes need a vocabulary's size, which the architecture says, and no words.
+        # Shapes need a vocabulary's size, which the architecture has, and no words.
         make_tokenizer(None, vocab_size=300, split_digits=True, texts=lambda: ["1 + 1 = 2"]).save_pretrained(folder)
         report = rehearse_rank(shaped, folder, rank=0)
     on_gpu = report.device.type != "cpu"
@@ -43,10 +43,10 @@ def _refusal(config: Config) -> str | None:
     if not is_text(config):
         return "only language models are rehearsed; a simulator's policy is small enough to be trained here"
     if decoder_shape(config.policy) is None:
-        return "the architecture is not known here: write what its config.json says into policy.architecture"
+        return "the architecture is not known here: write the contents of its config.json into policy.architecture"
     if config.learner.backend == "megatron" and config.learner.megatron.pipeline_parallel > 1:
         return (
-            "the stages of learner.megatron.pipeline_parallel tell each other their shapes, which one process alone "
+            "the stages of learner.megatron.pipeline_parallel exchange their shapes, which one process alone "
             "can't answer: rehearse the same file with learner.megatron.pipeline_parallel=1"
         )
     return None

@@ -49,12 +49,12 @@ def main(arguments: Sequence[str]) -> int:
         url = f"ws://{host}:{server.port}"
         print(f"{policy.folder} is served at {url} (openpi's protocol)", flush=True)
         if options.measure is not None:
-            asked = Session(policy, turn).random_request()
+            request = Session(policy, turn).random_request()
             if options.real_time is None:
-                print(f"client: {percentiles(measure(url, asked, options.measure, token=token))}")
+                print(f"client: {percentiles(measure(url, request, options.measure, token=token))}")
             else:
-                said = measure_real_time(url, asked, options.measure, rate=options.real_time, token=token)
-                print(f"client: {said}")
+                figures = measure_real_time(url, request, options.measure, rate=options.real_time, token=token)
+                print(f"client: {figures}")
         else:
             try:
                 threading.Event().wait()

@@ -38,7 +38,7 @@ _PATIENCE_S = 1.0
 _MUCH_MEMORY = 500e6
 """Bytes of an env worker's data that are worth a line."""
 _MEASURED = 200
-"""Prompts whose length is looked at, spread over the dataset."""
+"""Prompts whose length is measured, spread over the dataset."""
 
 
 @dataclass
@@ -123,8 +123,8 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         if tokenizer is None:
             report.lines += ["Prompts (as the environment gives them)", *_listed(tasks, prompts)]
             # A model of the hub most likely has a chat template, with which these sentences are added.
-            asked = facts.instructions.values() if config.data.instruction != "never" else ()
-            report.findings += _unasked(config, facts, [*prompts, facts.system_prompt or "", *asked])
+            instructions = facts.instructions.values() if config.data.instruction != "never" else ()
+            report.findings += _unmentioned(config, facts, [*prompts, facts.system_prompt or "", *instructions])
             return
         require_tokenizer_fits(config, tokenizer)
         require_architecture(config, tokenizer)
@@ -146,7 +146,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     report.lines += _pictures(config, tokenizer, renderers[0], prompts)
     for member, own in zip(members, facts.members or (facts,), strict=True):
         report.lines += _tools(member.renderer, own)
-    report.findings += _unasked(config, facts, rendered)
+    report.findings += _unmentioned(config, facts, rendered)
 
 
 def _shared(config: Config, worker: TextEnvWorker) -> list[Caveat]:
@@ -158,7 +158,7 @@ def _shared(config: Config, worker: TextEnvWorker) -> list[Caveat]:
     )
     if not shared:
         return []
-    message = f"the evaluation asks {shared:,} questions that are trained on."
+    message = f"the evaluation has {shared:,} questions that are trained on."
     fix = "Set env.kwargs.split: train and evaluation.env_kwargs.split: eval, or evaluation.env_kwargs.path."
     return [Caveat(False, message, fix, "evaluation")]
 
@@ -168,15 +168,15 @@ def _counts(worker: TextEnvWorker, facts: EnvFacts) -> list[str]:
     if facts.members:
         return []
     texts: set[str] = set()
-    began, looked = time.monotonic(), 0
+    began, read = time.monotonic(), 0
     for task in range(facts.num_tasks):
         if time.monotonic() - began > _PATIENCE_S:
             break
         texts.update(worker.prompts("train", [task]))
-        looked += 1
-    if len(texts) == looked:
+        read += 1
+    if len(texts) == read:
         return [f"Tasks: {facts.num_tasks:,}"]
-    of = "" if looked == facts.num_tasks else f" of the first {looked:,}"
+    of = "" if read == facts.num_tasks else f" of the first {read:,}"
     return [f"Tasks: {facts.num_tasks:,} rows, {len(texts):,} different questions{of}"]
 
 
@@ -319,7 +319,7 @@ def _listed(tasks: Sequence[int], texts: Sequence[str], remarks: Sequence[str] =
     return lines
 
 
-def _unasked(config: Config, facts: EnvFacts, rendered: Sequence[str]) -> list[Caveat]:
+def _unmentioned(config: Config, facts: EnvFacts, rendered: Sequence[str]) -> list[Caveat]:
     """Find marks that a rewarded response needs and that no prompt mentions."""
     if config.sft.steps:
         return []  # the warm start shows them
@@ -328,7 +328,7 @@ def _unasked(config: Config, facts: EnvFacts, rendered: Sequence[str]) -> list[C
         return []
     message = f"responses need {' and '.join(missing)} to earn their reward, and no prompt mentions it."
     fix = (
-        "Ask for it in env.kwargs.prompt_template or data.system_prompt, or show it by a warm start (sft.steps); "
+        "Request it in env.kwargs.prompt_template or data.system_prompt, or show it by a warm start (sft.steps); "
         f"data.instruction: always adds the environment's own sentence (now {config.data.instruction})."
     )
     return [Caveat(False, message, fix, "prompts")]

@@ -1,6 +1,6 @@
 """`rlinf check` for functions and classes of a user's own: one step of training at the smallest sizes, with them in it.
 
-Their names and options are looked at before; whether they return what they must is seen when they are called.
+Their names and options are checked before; whether they return what they must is seen when they are called.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _failed(error: BaseException, names: Mapping[str, str]) -> Caveat:
         file = getattr(module, "__file__", None)
         if name in reported or (file is not None and file in reported):
             return Caveat(True, f"{name}: {account_of(error)}", "Training would stop in its first step.", key)
-    meaning = "This may be due to its small sizes; `rlinf train` says more."
+    meaning = "This may be due to its small sizes; `rlinf train` shows more."
     return Caveat(False, f"a step that tries {', '.join(names.values())} failed: {account_of(error)}", meaning, "trial")
 
 

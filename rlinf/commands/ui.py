@@ -63,7 +63,7 @@ def _require_server() -> None:
 
 
 @contextmanager
-def beside(run: Path) -> Iterator[None]:
+def live_view(run: Path) -> Iterator[None]:
     """Serve the parent folder of a run directory while the run goes on, from a process of its own."""
     _require_server()
     run.parent.mkdir(parents=True, exist_ok=True)

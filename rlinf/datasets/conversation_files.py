@@ -44,7 +44,7 @@ def read_conversations(path: str, split: Split = "train") -> list[Conversation]:
         ConversationError: a row is none of these, or has no answer of the assistant to imitate.
         UserError: there is no such file, or nothing in it.
     """
-    results = [conversation_of(record.place, record.row, record.folder) for record in _records(path, split)]
+    results = [conversation_of(record.location, record.row, record.folder) for record in _records(path, split)]
     if not results:
         raise UserError(f"{path} holds no conversations")
     return results
@@ -65,7 +65,7 @@ def read_pairs(path: str, split: Split = "train") -> list[tuple[Conversation, Co
         ConversationError: a row has no two answers, or answers to different prompts.
         UserError: there is no such file, or nothing in it.
     """
-    results = [pair_of(record.place, record.row, record.folder) for record in _records(path, split)]
+    results = [pair_of(record.location, record.row, record.folder) for record in _records(path, split)]
     if not results:
         raise UserError(f"{path} holds no pairs")
     return results
@@ -96,7 +96,7 @@ def _records(path: str, split: Split) -> Iterator[Record]:
         for name in _chosen(path, readers, split):
             for record in readers[name]():
                 if record.row is None:
-                    raise ConversationError(f"{record.place}: {record.problem}")
+                    raise ConversationError(f"{record.location}: {record.problem}")
                 yield record
     except (RowFileError, ImportError) as error:
         raise ConversationError(str(error)) from error

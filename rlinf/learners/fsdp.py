@@ -123,9 +123,9 @@ class FSDPLearner(TorchLearner):
         self._reshard()
 
     @property
-    def data_place(self) -> DataParallelRank:
+    def data_rank(self) -> DataParallelRank:
         """Rows without a response are left out: nothing is computed for them, and their pass would be cut short."""
-        return replace(super().data_place, answered_only=True, alike=True)
+        return replace(super().data_rank, answered_only=True, alike=True)
 
     def _sum_gradients(self) -> None:
         """Nothing to add: each backward pass did."""

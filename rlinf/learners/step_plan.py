@@ -103,7 +103,7 @@ class Divides(Protocol):
     """A model, as far as rows are divided by it."""
 
     @property
-    def data_place(self) -> DataParallelRank: ...
+    def data_rank(self) -> DataParallelRank: ...
 
     def costs(self, batch: Batch) -> Costs: ...
 
@@ -162,7 +162,7 @@ def share_of_evaluation(batch: Batch | RankBatch, model: Divides) -> RankBatch:
     """Return this rank's share of an evaluation of ``batch``, which holds every row or only the rank's own."""
     if isinstance(batch, RankBatch):
         return batch
-    rank = model.data_place
+    rank = model.data_rank
     return evaluation_plan(RowFacts.of(batch, model.costs(batch)), rank).of_whole(batch, rank.index)
 
 
@@ -170,7 +170,7 @@ def share_of_update(batch: Batch | RankBatch, learner: _DividesSteps, *, step: i
     """Return this rank's share of all optimiser steps of training iteration ``step``, in the same way."""
     if isinstance(batch, RankBatch):
         return batch
-    rank, facts = learner.data_place, RowFacts.of(batch, learner.costs(batch))
+    rank, facts = learner.data_rank, RowFacts.of(batch, learner.costs(batch))
     return update_plan(facts, rank, stage=learner.stage, seed=learner.seed, step=step).of_whole(batch, rank.index)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
-from rlinf.base.user_code import MODULE_PLACE, imported, kind_of
+from rlinf.base.user_code import MODULE_PATH_ADVICE, imported, kind_of
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -35,7 +35,7 @@ def own_class(key: str, name: str) -> type:
     try:
         result = imported(name)
     except ValueError as error:
-        raise OwnClassError(f"{key}: {error}. {MODULE_PLACE}") from error
+        raise OwnClassError(f"{key}: {error}. {MODULE_PATH_ADVICE}") from error
     if not isinstance(result, type):
         raise OwnClassError(f"{key}: {name} is {kind_of(result)}, and must be a class")
     return result

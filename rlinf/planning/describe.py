@@ -371,7 +371,7 @@ def _towers(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     rows = [
         ("parameters of the towers", f"{memory.parameters:,}{trained}"),
         ("a learner rank", f"{size_text(memory.rank)} without activations (weights, gradients, optimiser)"),
-        ("whoever acts", f"{size_text(memory.acting)} in all"),
+        ("the process that acts", f"{size_text(memory.acting)} in all"),
     ]
     if memory.host:
         rows.append(("each learner on the host", f"{size_text(memory.host)} while the policy acts"))
@@ -383,7 +383,7 @@ def _towers(config: Config, gpus: int) -> tuple[Rows, list[str]]:
 
 
 def _engine_warnings(config: Config, cache: EngineCache, memory: Memory, gpu_bytes: float) -> list[str]:
-    """Say in what an engine's cache is too small for the rows of ``config``, or too large beside the learner."""
+    """Report in what an engine's cache is too small for the rows of ``config``, or too large next to the learner."""
     engine, result = config.rollout.vllm, []
     key = f"rollout.vllm.{'gpu_memory_utilization' if engine.kv_cache_memory_mb is None else 'kv_cache_memory_mb'}"
     room = f"the KV cache of a sampler has room for {cache.tokens:,} tokens, and"
@@ -408,7 +408,7 @@ def _engine_warnings(config: Config, cache: EngineCache, memory: Memory, gpu_byt
 
 
 def _driver_warnings(needed: int) -> list[str]:
-    """Say that the driver's batch takes more than half of this machine's memory."""
+    """Report that the driver's batch takes more than half of this machine's memory."""
     if needed <= memory_bytes() / 2:
         return []
     held, there = (f"{size / 1e9:.1f} GB" for size in (needed, memory_bytes()))

@@ -29,7 +29,7 @@ KEPT = ("weights", "gradients", "optimiser", "reference")
 """The parts of a learner rank that stay between micro-batches; all others pass."""
 # Adam keeps two float32 moments for every trained weight.
 _MOMENT_BYTES = 8
-# Of one layer, the gradients and copies that its backward pass makes beside what the forward pass kept.
+# Of one layer, the gradients and copies that its backward pass makes in addition to what the forward pass kept.
 _BACKWARD_SHARE = 0.4
 # torch and fsdp make logits in pieces of this many values, on a CPU and on a GPU (`models/token_scores.py`).
 _LOGITS_AT_ONCE = {False: 1 << 24, True: 1 << 27}
@@ -146,7 +146,7 @@ class EngineCache:
     whole_rows: int
     """Rows of full length that fit side by side."""
     side_by_side: int
-    """Rows that the engine is asked to work on at a time."""
+    """Rows that the engine works on at a time."""
     in_use: int
     """Tokens that they hold in 99 of 100 moments, each somewhere between its prompt and its greatest length."""
 

@@ -21,8 +21,8 @@ def fit_to_machine(config: Config, *, on_gpu: bool, learner_on_gpu: bool) -> tup
     ``on_gpu``: learner or samplers have GPUs.
     """
     notes: dict[str, str] = {}
-    asked, dtype = config.policy.dtype, policy_dtype(config, on_gpu=on_gpu)
-    if asked == "auto" and dtype == "bfloat16" and not learner_on_gpu:
+    requested, dtype = config.policy.dtype, policy_dtype(config, on_gpu=on_gpu)
+    if requested == "auto" and dtype == "bfloat16" and not learner_on_gpu:
         notes["policy.dtype auto"] = "bfloat16: a large model, and this CPU has instructions for it"
     config = replace(config, policy=replace(config.policy, dtype=dtype))
     if not learner_on_gpu:
@@ -41,10 +41,10 @@ def fitting_micro_batch(config: Config, memory_bytes: int) -> int:
     ``memory_bytes`` is all that the machine has, not what is free now: a run that is resumed cuts its batches as
     before, bit for bit. Of an architecture that is not known here nothing is lowered.
     """
-    asked = config.learner.micro_batch_tokens
+    requested = config.learner.micro_batch_tokens
     decoder = decoder_shape(config.policy)
     if decoder is None:
-        return asked
+        return requested
     ranks, memory = config.learner.num_workers, estimate(config, decoder, 0)
     taken = (
         ranks * (memory.learner + memory.host + memory.rank["logits"]) + config.rollout.num_samplers * memory.sampler
@@ -53,4 +53,4 @@ def fitting_micro_batch(config: Config, memory_bytes: int) -> int:
     # CPU.
     kept = decoder.hidden if recomputes(config) else layer_values(decoder)
     fits = int((_SHARE * memory_bytes - taken) / ranks / (4 * decoder.layers * kept))
-    return min(asked, max(_STEP, fits // _STEP * _STEP))
+    return min(requested, max(_STEP, fits // _STEP * _STEP))

@@ -83,7 +83,7 @@ _FILES = (
     "algorithm.prior_data",
 )
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-# Settings that say where and how long something ran, and nothing about the result.
+# Settings of where and how long something ran, which do not affect the result.
 _HOW_IT_RAN = ("run.dir", "run.name", "run.resume", "logging.", "cluster.", "checkpoint.")
 
 
@@ -298,9 +298,9 @@ def _training(run: RunRecord) -> str:
 
 
 def _limits(run: RunRecord, license: str | None) -> str:
-    named = f"Licence: {license}." if license else "No licence is stated: ask before you use it."
+    named = f"Licence: {license}." if license else "No licence is stated: contact the author before you use it."
     base = " The licence of the base model applies as well." if run.setting("policy.path") else ""
     return (
-        f"## Limits\n\nTrained for the task above and evaluated on it alone: how it does elsewhere, and whether what "
-        f"it says is safe, was not measured. {named}{base}"
+        f"## Limits\n\nTrained for the task above and evaluated on it alone: how it does elsewhere, and whether its "
+        f"output is safe, was not measured. {named}{base}"
     )

@@ -35,7 +35,7 @@ def of_decline(run: RunRecord) -> str:
     The signs are those of the first and the last training step: a policy can be lost within three.
     """
     if any(movement.hacked for movement in movements(run)):
-        return "The reward rises meanwhile, so look at what is paid (signs of reward hacking) before the learning rate."
+        return "The reward rises meanwhile, so check what is paid (signs of reward hacking) before the learning rate."
     lr = run.setting("learner.optimizer.lr")
     changes = []
     for name, words, unit in _SIGNS:

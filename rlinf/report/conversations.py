@@ -16,7 +16,7 @@ Decoder = Callable[[Sequence[int]], list[str]]
 # UTF-8 has at most four bytes to a character, and a token at least one: more than that is no character at all.
 _LONGEST_CHARACTER = 4
 
-# A page stays below what a browser opens at once: responses beyond these are thinned or cut, and it says so.
+# A page stays below what a browser opens at once: responses beyond these are thinned or cut, and a note reports it.
 MAX_SAMPLES = 1000
 MAX_BYTES = 14_000_000
 _TOKENS = (2000, 1000, 500, 250, 120, 60)
@@ -24,11 +24,11 @@ _TOKENS = (2000, 1000, 500, 250, 120, 60)
 _DIGITS = 4
 _PER_TOKEN = ("logprobs", "advantages")
 _OPTIONAL = ("seconds", "reward", "reward_terms", "versions")
-"""Of a turn: left out where there is nothing to say."""
+"""Of a turn: left out where there is no value."""
 _FEATURE = "▦"
 """What stands for a feature token of a picture."""
 _REPEATED = ("mask", "response")
-"""What the tokens of a response say too."""
+"""What the tokens of a response contain already."""
 
 
 def samples(run: RunRecord) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def token_decoder(folder: Path) -> Decoder | None:
         texts = []
         begin, seen = 0, 0
         for end in range(1, len(tokens) + 1):
-            if tokens[end - 1] < 0:  # of a picture, which is shown beside its turn
+            if tokens[end - 1] < 0:  # of a picture, which is shown next to its turn
                 texts.append(_FEATURE)
                 begin = seen = end
                 continue

@@ -15,7 +15,7 @@ from rlinf.base.redaction import public_url
 from rlinf.report.large_updates import FEW, TITLE, destroyed
 
 FIRST_STEPS = 3
-"""Training iterations that are looked at together; fewer in a shorter run."""
+"""Training iterations that are judged together; fewer in a shorter run."""
 _FAILURES = "reward_failures/"
 _ALL = 0.9995
 """A share that counts as all: shares are means of floats."""
@@ -117,7 +117,7 @@ def _not_finite(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any],
         return None
     custom = setting(config, "env.kwargs.reward.custom")
     names = ", ".join(custom) if isinstance(custom, Mapping) else "the custom reward"
-    words = f"Rewards that are NaN or infinite count as 0, and every response got one. Look at what {names} returns."
+    words = f"Rewards that are NaN or infinite count as 0, and every response got one. Check what {names} returns."
     return _EarlyWarning(f"Every reward was NaN or infinite {when}", words)
 
 
@@ -148,7 +148,7 @@ def _cut(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: 
         return None
     limit, turns = setting(config, "rollout.max_new_tokens"), setting(config, "env.max_turns") or 1
     what = "conversation" if turns > 1 else "response"
-    words = f"Raise rollout.max_new_tokens (now {limit}), or ask for shorter answers (data.system_prompt)."
+    words = f"Raise rollout.max_new_tokens (now {limit}), or request shorter answers (data.system_prompt)."
     return _EarlyWarning(f"Every {what} was cut by the length limit {when}", words)
 
 
@@ -156,7 +156,7 @@ def _unparsable(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any],
     if not _always(steps, "verdict/unparsable", least=_ALL):
         return None
     written = setting(config, "env.kwargs.answer_format")
-    expected = f" in the format that env.kwargs.answer_format asks for ({written})" if written else ""
+    expected = f" in the format that env.kwargs.answer_format requires ({written})" if written else ""
     words = (
         f"No response states its answer{expected}. Tell the model the format (data.system_prompt, "
         "env.kwargs.prompt_template), choose the one that it uses, or teach it with a warm start (sft.steps)."
@@ -222,5 +222,5 @@ def _no_advantage(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any
         "algorithm.dynamic_sampling: true, or a reward with more than two values."
     )
     if not _always(steps, "algorithm/constant_group_fraction", least=_ALL):
-        words = "No gradient came from rewards. Look at filters (difficulty_mask, filter_rewards) and at the rewards."
+        words = "No gradient came from rewards. Check filters (difficulty_mask, filter_rewards) and the rewards."
     return _EarlyWarning(f"Every advantage was 0 {when}", words)

@@ -20,7 +20,7 @@ from rlinf.report.trends import early, late, lost, peak
 _CEILING = 0.95
 """A rate from which on training can hardly show a gain."""
 _EQUAL_RETURNS = 0.05
-"""A standard deviation of the returns, as a share of their mean, below which explained variance says nothing."""
+"""A standard deviation of the returns, as a share of their mean, below which explained variance means nothing."""
 HACKING = "Signs of reward hacking"
 WORST_FIRST = {"bad": 0, "watch": 1, "ok": 2}
 
@@ -237,7 +237,7 @@ def _reward_hacking(run: RunRecord) -> Finding | None:
             )
             return Finding("bad", HACKING, f"{movement.words} {fix}")
         if movement.paid > 0 and movement.meant == 0 and movement.goal < 0.95:
-            fix = "What is paid rises and what is meant does not: look at the reward's terms, and at some samples."
+            fix = "What is paid rises and what is meant does not: check the reward's terms, and read some samples."
             return Finding("watch", HACKING, f"{movement.words} {fix}")
         together = Finding("ok", "Reward and goal", f"{movement.words} Neither runs away from the other.")
     return together

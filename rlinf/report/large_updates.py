@@ -58,7 +58,7 @@ def destroyed(series: Series, lr: object) -> str:
         largest = max((sum(values) for values in zip(*columns, strict=False)), default=0.0)
         if columns and largest > sign.limit:
             evidence.append(sign.words.format(largest))
-    # Differential entropies (continuous actions) may be negative and say nothing.
+    # Differential entropies (continuous actions) may be negative and show nothing.
     entropy = series.get("train/entropy", ())
     if len(entropy) > 1 and min(entropy) >= 0 and entropy[-1] < _COLLAPSED * entropy[0]:
         evidence.append(f"entropy went from {entropy[0]:.3g} to {entropy[-1]:.3g} nats")

@@ -30,7 +30,7 @@ _STAGES = {
     "time/weights_s": "weights to samplers",
 }
 
-# A page stays below what a browser opens at once: episodes and curves beyond these are thinned, and it says so.
+# A page stays below what a browser opens at once: episodes and curves beyond these are thinned, and a note reports it.
 MAX_EPISODES = 120
 MAX_POINTS = 2000
 MAX_VIDEO_BYTES = 30_000_000

@@ -13,17 +13,17 @@ from rlinf.report.payload import runs_payload
 from rlinf.report.runs import ReportError, is_run, read_run
 
 
-def write_run_report(folder: Path, say: Callable[[str], None] = print) -> Path:
-    """`report.html` in a run directory; returns its path."""
-    return write_report([folder], say=say)
+def write_run_report(folder: Path, warn: Callable[[str], None] = print) -> Path:
+    """Write `report.html` in a run directory; return its path."""
+    return write_report([folder], warn=warn)
 
 
-def write_report(folders: Sequence[Path], out: Path | None = None, say: Callable[[str], None] = print) -> Path:
+def write_report(folders: Sequence[Path], out: Path | None = None, warn: Callable[[str], None] = print) -> Path:
     """Write a page about one sweep, one dataset of episodes, or one or more runs (compared).
 
     Raises :class:`ReportError`, and DatasetError for a dataset that cannot be read.
 
-    ``say`` receives what could not be read.
+    ``warn`` receives what could not be read.
     """
     if len(folders) == 1 and (folders[0] / "sweep.json").exists():
         from rlinf.report.sweep_page import sweep_payload
@@ -45,7 +45,7 @@ def write_report(folders: Sequence[Path], out: Path | None = None, say: Callable
         payload = runs_payload(records)
         title = " · ".join(dict.fromkeys(record.name for record in records))
     for note in notes:
-        say(note)
+        warn(note)
     if out is None and len(folders) == 1 and folders[0].is_file():
         out = folders[0].with_suffix(".html")
     path = out or (folders[0] if len(folders) == 1 else Path.cwd()) / "report.html"
@@ -55,6 +55,6 @@ def write_report(folders: Sequence[Path], out: Path | None = None, say: Callable
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, page)
     except OSError as error:
-        fix = "" if out is not None else " (--out names another place)"
+        fix = "" if out is not None else " (--out names another file)"
         raise ReportError(f"{path} could not be written: {error.strerror}{fix}") from error
     return path

@@ -50,7 +50,7 @@ class Server:
         """
         exchange = self._exchange(url)
         try:
-            text = exchange.ask(body).read()
+            text = exchange.send(body).read()
             exchange.keep()
         except Exception as error:
             _explain(url, self.timeout_s, error)
@@ -94,7 +94,7 @@ class EventStream:
             ServerError: it refused, reported an error on the way, or hung up before the end.
         """
         try:
-            for line in self._exchange.ask(self._body, patient=True):
+            for line in self._exchange.send(self._body, patient=True):
                 if not line.startswith(b"data:"):
                     continue  # blank lines, and comments that keep the connection alive
                 data = line.removeprefix(b"data:").strip()

@@ -13,7 +13,7 @@ _DEADLINE_S = 60.0
 
 
 class RemotePolicy:
-    """Asks the server at ``url`` (`rlinf serve`) for chunks; used as a context, which ends the connection.
+    """Requests chunks from the server at ``url`` (`rlinf serve`); used as a context, which ends the connection.
 
     Every wait ends after ``deadline_s``; a UserError then names the server (`server.Connection`).
     """
@@ -37,4 +37,4 @@ class RemotePolicy:
         request: dict[str, Any] = dict(observation_entries(observation))
         if self._fresh:
             request["reset"], self._fresh = True, False
-        return np.asarray(self._connection.ask(request)["actions"])
+        return np.asarray(self._connection.request(request)["actions"])

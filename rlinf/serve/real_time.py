@@ -10,21 +10,21 @@ from typing import Any, Self
 
 import numpy as np
 
-Ask = Callable[[Mapping[str, Any]], np.ndarray]
+ChunkOf = Callable[[Mapping[str, Any]], np.ndarray]
 """From a request to a chunk [K, *shape]."""
 _REMEMBERED = 10
 _DEADLINE_S = 60.0
 
 
 class ChunkPlayer:
-    """Gives one action a call; a new chunk is asked for as soon as ``begin_at`` actions or fewer are left.
+    """Gives one action a call; requests a new chunk as soon as ``begin_at`` actions or fewer are left.
 
     The request has the actions that are left (`previous`) and how many of them will be carried out before the answer
     is there (`delay`): as many as at the slowest of the last ten requests. Used as a context, which ends its thread.
     """
 
-    def __init__(self, ask: Ask, *, begin_at: int) -> None:
-        self._ask, self._begin_at = ask, begin_at
+    def __init__(self, chunk_of: ChunkOf, *, begin_at: int) -> None:
+        self._chunk_of, self._begin_at = chunk_of, begin_at
         self._left: deque[np.ndarray] = deque()
         self._pending: Future[np.ndarray] | None = None
         self._since = 0
@@ -49,7 +49,7 @@ class ChunkPlayer:
             request = dict(observation)
             if self._left:
                 request |= {"previous": np.stack(self._left), "delay": min(max(self._delays), len(self._left))}
-            self._since, self._pending = 0, self._pool.submit(self._ask, request)
+            self._since, self._pending = 0, self._pool.submit(self._chunk_of, request)
         if not self._left:
             assert self._pending is not None
             began = time.perf_counter()

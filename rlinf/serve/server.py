@@ -191,9 +191,9 @@ class Connection:
     def close(self) -> None:
         self._open.close()
 
-    def ask(self, request: Any) -> Any:
-        """Send a request and return its answer."""
-        self._connection.send(pack(request))
+    def request(self, message: Any) -> Any:
+        """Send a message and return its answer."""
+        self._connection.send(pack(message))
         return self.receive()
 
     def receive(self) -> Any:
@@ -231,14 +231,14 @@ def measure_real_time(
     with connect(url, compression=None, max_size=_LIMIT, additional_headers=headers) as connection:
         chunk = int(unpack(connection.recv())["num_action_chunks"])
 
-        def ask(request: Any) -> np.ndarray:
+        def chunk_of(request: Any) -> np.ndarray:
             connection.send(pack(request))
             answer = connection.recv()
             if isinstance(answer, str):
                 raise UserError(f"the server could not answer: {answer}")
             return np.asarray(unpack(answer)["actions"])
 
-        with ChunkPlayer(ask, begin_at=max(chunk - 1, 0)) as player:
+        with ChunkPlayer(chunk_of, begin_at=max(chunk - 1, 0)) as player:
             began = time.perf_counter()
             for number in range(actions):
                 player.action(observation)

@@ -106,7 +106,7 @@ def checked_sweep(path: Path, overrides: Sequence[str]) -> tuple[Sweep, list[Tri
     """Return a sweep and its trials; raise ConfigErrors with the mistakes of the file and those of all its trials."""
     sweep, problems = read_sweep_file(path, overrides)
     plans: list[TrialPlan] = []
-    # Without these nothing can be said about trials.
+    # Without these, trials cannot be made.
     if sweep.config.seeds and not any(problem.key.partition(".")[0] in _MAKE_TRIALS for problem in problems):
         try:
             plans = [] if sweep.config.search == "optuna" else plan_trials(sweep)

@@ -44,7 +44,7 @@ def confirmation_of(sweep: Sweep, summary: SweepSummary) -> tuple[Sweep, list[Tr
 
 
 def confirmation_sentence(folder: Path, summary: SweepSummary) -> str:
-    """Say in a sentence whether the winner of the sweep in ``folder`` won on fresh seeds too; "" without a result."""
+    """Report whether the winner of the sweep in ``folder`` won on fresh seeds too; "" without a result."""
     if not (folder / FOLDER / "sweep.json").exists():
         return ""
     ranked = [one for one in summary.settings if one.final is not None]

@@ -50,7 +50,7 @@ class _Suggest:
     def __call__(self, trial: Any) -> dict[str, Any]:
         def draw(names: str, entry: SpaceEntry) -> Any:
             if entry.choice is not None:
-                # By place: values may be lists, which Optuna does not store.
+                # By index: values may be lists, which Optuna does not store.
                 return entry.choice[trial.suggest_categorical(names, list(range(len(entry.choice))))]
             if entry.integer is not None:
                 return trial.suggest_int(names, *entry.integer)
@@ -78,14 +78,14 @@ _DONE = ("finished", "stopped")
 
 @dataclass(frozen=True)
 class Outcome:
-    """All trials so far, and whether someone ended the sweep before its time."""
+    """All trials so far, and whether the sweep was interrupted."""
 
     trials: list[TrialRecord]
     interrupted: bool
 
 
 def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
-    """Run what is not finished yet, until nothing is left, time is up or someone interrupts."""
+    """Run what is not finished yet, until nothing is left, time is up or a user interrupts."""
     known = {trial.folder.name: trial for trial in read_sweep(sweep.folder).trials}
     done = {name for name, trial in known.items() if trial.status in _DONE}
     waiting = [plan for plan in plans if plan.folder_name not in done]
@@ -95,7 +95,7 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
     total = len(plans) or (sweep.config.budget.trials or 1) * len(sweep.config.seeds)
     with LiveView(sweep, total=total, done_before=done, begun_before=known.keys() - done) as view:
         if plans and not waiting:
-            view.say("every trial is at its end already")
+            view.print_line("every trial is at its end already")
         elif sweep.config.stop == "sequential":
             total = _fit_in_rounds(sweep, plans, view)
         else:
@@ -105,7 +105,7 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
         left = total - sum(trial.status in (*_DONE, "failed") for trial in trials)
         if left:
             why = "Out of time" if view.out_of_time else "Interrupted"
-            view.say(f"{why}: {left} of {total} trials have not finished. The same command continues.")
+            view.print_line(f"{why}: {left} of {total} trials have not finished. The same command continues.")
     return Outcome(trials, interrupted=left > 0 and not view.out_of_time)
 
 
@@ -122,7 +122,7 @@ def _fit_in_rounds(sweep: Sweep, plans: Sequence[TrialPlan], view: LiveView) -> 
         if any(trial.status == "running" for trial in record.trials):
             break  # it was interrupted, or is out of time
         judgement = judge_sweep(record)
-        view.say(judgement.sentence(len(seeds)))
+        view.print_line(judgement.sentence(len(seeds)))
         if judgement.state in ("decided", "hopeless"):
             return len(due)
     return len(plans)
@@ -180,7 +180,7 @@ def _run_tune(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:
     storage = sweep.folder / "tune"
     listed = config.search != "optuna"
     space = {"trial": tune.grid_search([{**asdict(plan), "folder": plan.folder_name} for plan in waiting])}
-    # Without a scheduler or a searcher there is no state to restore: the run directories say everything.
+    # Without a scheduler or a searcher there is no state to restore: the run directories hold everything.
     stateful = config.schedule.name != "none" or not listed
     tune.run(
         tune.with_resources(

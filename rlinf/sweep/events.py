@@ -22,7 +22,7 @@ class Events(Callback):
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self.view.paused({self._name(trial) for trial in trials if trial.status == "PAUSED"})
         if self.view.time_is_up():
-            # As if someone had interrupted: Tune saves its state, ends the trials and lets them go on the next time.
+            # As if a user had interrupted: Tune saves its state, ends the trials and lets them go on the next time.
             interrupt_self()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.tune.search import Searcher, SearchGenerator
 
-from rlinf.sweep.settings import PLACE
+from rlinf.sweep.settings import SEED_INDEX
 
 
 class InOrder(Searcher):
@@ -43,7 +43,7 @@ class InOrder(Searcher):
                 return None
             self.setting = suggested
         self.trials.append(trial_id)
-        return {**self.setting, PLACE: index}
+        return {**self.setting, SEED_INDEX: index}
 
     def _tell(self) -> bool:
         """Report the next finished setting; return False while one of its seeds runs."""

@@ -61,7 +61,7 @@ class LiveView:
     def __enter__(self) -> Self:
         before = f", {len(self.done_before)} done before" if self.done_before else ""
         trials = "1 trial" if self.total == 1 else f"{self.total} trials"
-        self.say(f"{self.sweep.name}: {trials}{before}, in {self.sweep.folder}")
+        self.print_line(f"{self.sweep.name}: {trials}{before}, in {self.sweep.folder}")
         if self._live is not None:
             self._live.start()
         return self
@@ -70,14 +70,14 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
 
-    def say(self, text: str, style: str = "") -> None:
+    def print_line(self, text: str, style: str = "") -> None:
         """Print a line that stays: ``text`` as it is (no markup), in one of rich's styles."""
         self.console.print(Text(printable(text), style=style), soft_wrap=True)
 
     def event(self, text: str, style: str = "") -> None:
         """Print a line if the output is not a terminal; on a terminal the table shows it."""
         if self._live is None:
-            self.say(text, style)
+            self.print_line(text, style)
 
     def started(self, name: str, setting: Mapping[str, Any]) -> None:
         shown = self._shown(name)
@@ -108,8 +108,8 @@ class LiveView:
     def failed(self, name: str, error: str, *, again: bool) -> None:
         self._leave(self._shown(name), "again" if again else "failed")
         what = "failed, and will be tried again" if again else "failed for good"
-        self.say(f"{name} {what}", "red")
-        self.say(error)
+        self.print_line(f"{name} {what}", "red")
+        self.print_line(error)
 
     def time_is_up(self) -> bool:
         """Return True once, when the sweep has had its `wall_time_s`."""

@@ -21,7 +21,7 @@ from rlinf.sweep.sequential import FIRST
 
 KINDS = ("grid", "choice", "uniform", "loguniform", "integer", "like", "variants")
 # Reports a mistake: key, what is wrong, what to write instead.
-Say = Callable[[str, str, str], None]
+Report = Callable[[str, str, str], None]
 _RUN_SECTIONS = {section.name for section in fields(Config)}
 _OF_TRIALS = ("run.dir", "run.resume")
 """Keys that the sweep itself sets in each trial."""
@@ -34,7 +34,7 @@ class Sweep:
 
     config: SweepConfig
     file: Path
-    places: Mapping[str, Origin]
+    origins: Mapping[str, Origin]
     """Key of the space (each of several together) and of `set`, and `metric` where it was written -> its line."""
     home: Path = field(default_factory=Path.cwd)
     """Where the command was given: Ray's workers stand elsewhere, and paths in files are relative to here."""
@@ -67,8 +67,8 @@ class Sweep:
 
 def base_of(written: str, folder: Path) -> Path:
     """Return the training file of a sweep: a path relative to the sweep's folder, or else the name of a recipe."""
-    beside = folder / written
-    return beside if beside.is_file() else packaged(written) or beside
+    relative = folder / written
+    return relative if relative.is_file() else packaged(written) or relative
 
 
 def split_keys(names: str) -> list[str]:
@@ -147,130 +147,134 @@ def _inside(key: str, broken: str) -> bool:
 def _checks(config: SweepConfig, path: Path, tree: Branch) -> list[ConfigProblem]:
     results: list[ConfigProblem] = []
 
-    def say(key: str, message: str, fix: str) -> None:
+    def report(key: str, message: str, fix: str) -> None:
         top = tree.get(key.partition(".")[0])
         inner = (top.branch or {}).get(key.partition(".")[2]) if top is not None else None
         origin = inner or top
         results.append(problem(origin.origin if origin is not None else Origin(str(path)), key, message, fix))
 
     if not config.base:
-        say("base", "base is missing.", "Write the path of a training file: base: ../math/quickstart.yaml")
+        report("base", "base is missing.", "Write the path of a training file: base: ../math/quickstart.yaml")
     elif not base_of(config.base, path.parent).is_file():
         fix = "Paths are relative to the sweep file; `rlinf list recipes` has names that are taken too."
-        say("base", f"base: there is no file {path.parent / config.base}.", fix)
+        report("base", f"base: there is no file {path.parent / config.base}.", fix)
     if not config.seeds or len(set(config.seeds)) != len(config.seeds):
-        say("seeds", "seeds must be different whole numbers, one at least.", "For example: [0, 1, 2].")
+        report("seeds", "seeds must be different whole numbers, one at least.", "For example: [0, 1, 2].")
     try:
         expand(config.dir, {"name": ""})
     except PlaceholderError as error:
-        say("dir", f"dir: {error}.", "For example: runs/sweeps/{name}.")
+        report("dir", f"dir: {error}.", "For example: runs/sweeps/{name}.")
     for name in _OF_TRIALS:
         if name in config.set:
-            say(f"set.{name}", f"set: {name} is not read: each trial has a folder of its own.", "Take it out.")
+            report(f"set.{name}", f"set: {name} is not read: each trial has a folder of its own.", "Take it out.")
     for names, entry in config.space.items():
-        _check_entry(config, names, entry, say)
-    _check_budget(config, say)
+        _check_entry(config, names, entry, report)
+    _check_budget(config, report)
     return results
 
 
-def _check_entry(config: SweepConfig, names: str, entry: SpaceEntry, say: Say) -> None:
+def _check_entry(config: SweepConfig, names: str, entry: SpaceEntry, report: Report) -> None:
     key, together = f"space.{names}", split_keys(names)
     kinds = [kind for kind in KINDS if getattr(entry, kind) is not None]
     if len(kinds) != 1:
         what = f"has {' and '.join(kinds)}" if kinds else "has no values"
-        say(key, f"space: {names} {what}.", f"Write exactly one of {', '.join(KINDS)}.")
+        report(key, f"space: {names} {what}.", f"Write exactly one of {', '.join(KINDS)}.")
         return
     every = [name for other, one in config.space.items() for name in (one.variant_keys or split_keys(other))]
     for name in entry.variant_keys or together:
         if name == "run.seed":
-            say(key, "space: run.seed does not vary here.", "Write the seeds under `seeds:`.")
+            report(key, "space: run.seed does not vary here.", "Write the seeds under `seeds:`.")
         if name in _OF_TRIALS:
-            say(key, f"space: {name} does not vary here: each trial has a folder of its own.", "Take it out.")
+            report(key, f"space: {name} does not vary here: each trial has a folder of its own.", "Take it out.")
         if entry.variants is None and name in config.set:
-            say(key, f"space: {name} is under `set` too, which all trials have alike.", "Take one of the two out.")
+            report(key, f"space: {name} is under `set` too, which all trials have alike.", "Take one of the two out.")
         if every.count(name) > 1:
-            say(key, f"space: {name} is there twice.", "Keep one of them.")
+            report(key, f"space: {name} is there twice.", "Keep one of them.")
     if entry.variants is not None and (len(together) > 1 or "." in names):
         fix = "For example: estimator: {variants: ...}."
-        say(key, f"space: {names} has variants, and is no key of a run itself.", fix)
+        report(key, f"space: {names} has variants, and is no key of a run itself.", fix)
     values = entry.grid if entry.grid is not None else entry.choice
     if values == [] or entry.variants == {}:
-        say(key, f"space: {names} is empty.", "Write at least one value.")
+        report(key, f"space: {names} is empty.", "Write at least one value.")
     if len(together) > 1 and not (
         values is not None and all(isinstance(value, list) and len(value) == len(together) for value in values)
     ):
         fix = f"For example: grid: [[{', '.join('1' for _ in together)}], [{', '.join('2' for _ in together)}]]."
-        say(key, f"space: {names} needs lists of {len(together)} values.", fix)
+        report(key, f"space: {names} needs lists of {len(together)} values.", fix)
     bounds = entry.uniform or entry.loguniform or entry.integer
     if bounds is not None and (bounds[0] >= bounds[1] or (entry.loguniform is not None and bounds[0] <= 0)):
         above = " above 0" if entry.loguniform is not None else ""
-        say(key, f"space: {names} needs a lower and a higher bound{above}.", "For example: [0.0001, 0.01].")
+        report(key, f"space: {names} needs a lower and a higher bound{above}.", "For example: [0.0001, 0.01].")
     before = [name for other in itertools.takewhile(names.__ne__, config.space) for name in split_keys(other)]
     for other in [*([entry.like] if entry.like is not None else []), *entry.when]:
         if other not in before:
             close = nearest(other, before)
             fix = f"Did you mean {close[0]}?" if close else "Only keys of the space that stand above can be named."
-            say(key, f"space: {names} depends on {other}, which does not vary above it.", fix)
+            report(key, f"space: {names} depends on {other}, which does not vary above it.", fix)
 
 
-def _check_budget(config: SweepConfig, say: Say) -> None:
+def _check_budget(config: SweepConfig, report: Report) -> None:
     drawn = [names for names, entry in config.space.items() if any(getattr(entry, kind) is not None for kind in _DRAWN)]
     grids = [names for names, entry in config.space.items() if entry.listed is not None]
     if drawn and config.budget.trials is None:
-        say("budget", f"budget.trials is missing, and {drawn[0]} is drawn.", "Write how many settings to draw.")
+        report("budget", f"budget.trials is missing, and {drawn[0]} is drawn.", "Write how many settings to draw.")
     if config.search == "optuna" and (grids or not drawn):
         what = f"{grids[0]} is a grid" if grids else "nothing is drawn"
-        say("search", f"search: optuna draws every key, and {what}.", "Write choice instead of grid.")
+        report("search", f"search: optuna draws every key, and {what}.", "Write choice instead of grid.")
     if config.schedule.name == "pbt":
         if len(config.seeds) > 1 or config.search == "optuna":
-            say("scheduler", "pbt has one seed and random starts.", "Write seeds: [0] and search: random.")
+            report("scheduler", "pbt has one seed and random starts.", "Write seeds: [0] and search: random.")
         if not drawn:
-            say("scheduler", "pbt has nothing to perturb.", "Write choice, uniform, loguniform or integer for a key.")
+            report(
+                "scheduler", "pbt has nothing to perturb.", "Write choice, uniform, loguniform or integer for a key."
+            )
     if config.stop == "sequential":
-        _check_sequential(config, say)
+        _check_sequential(config, report)
     if config.share_base:
-        _check_share_base(config, say)
+        _check_share_base(config, report)
     for name in ("trials", "steps", "wall_time_s"):
         value = getattr(config.budget, name)
         if value is not None and value <= 0:
-            say(f"budget.{name}", f"budget.{name} must be above 0.", "Leave it out for no limit.")
-    _check_ranges(config, say)
+            report(f"budget.{name}", f"budget.{name} must be above 0.", "Leave it out for no limit.")
+    _check_ranges(config, report)
 
 
-def _check_sequential(config: SweepConfig, say: Say) -> None:
+def _check_sequential(config: SweepConfig, report: Report) -> None:
     if len(config.seeds) < FIRST + 1:
-        say("stop", "stop: sequential runs two seeds and then more, one by one.", "Write at least 3 seeds.")
+        report("stop", "stop: sequential runs two seeds and then more, one by one.", "Write at least 3 seeds.")
     if config.schedule.name != "none":
         message = f"stop: sequential compares whole runs, and scheduler: {config.schedule.name} cuts some."
-        say("stop", message, "Write scheduler: none.")
+        report("stop", message, "Write scheduler: none.")
     if config.search != "random":
-        say(
+        report(
             "stop",
             f"stop: sequential compares fixed settings, and {config.search} goes on to new ones.",
             "Take it out.",
         )
 
 
-def _check_share_base(config: SweepConfig, say: Say) -> None:
+def _check_share_base(config: SweepConfig, report: Report) -> None:
     if config.schedule.name != "none":
         message = (
             f"share_base: whole trials run one after another, and scheduler: {config.schedule.name} compares them."
         )
-        say("share_base", message, "Write scheduler: none, or take share_base out.")
+        report("share_base", message, "Write scheduler: none, or take share_base out.")
     if config.search != "random":
-        say("share_base", f"share_base: search: {config.search} is a searcher of parallel trials.", "Take one out.")
+        report("share_base", f"share_base: search: {config.search} is a searcher of parallel trials.", "Take one out.")
     if config.resources.max_parallel is not None and config.resources.max_parallel > 1:
-        say("resources.max_parallel", "share_base: trials run one after another.", "Take resources.max_parallel out.")
+        report(
+            "resources.max_parallel", "share_base: trials run one after another.", "Take resources.max_parallel out."
+        )
     if config.address is not None:
-        say("address", "share_base: all trials run in one process of this machine.", "Take address out.")
+        report("address", "share_base: all trials run in one process of this machine.", "Take address out.")
 
 
-def _check_ranges(config: SweepConfig, say: Say) -> None:
+def _check_ranges(config: SweepConfig, report: Report) -> None:
     schedule, resources = config.schedule, config.resources
     if schedule.reduction < 2:
-        say("scheduler.reduction", "scheduler.reduction must be at least 2.", "For example: 3.")
+        report("scheduler.reduction", "scheduler.reduction must be at least 2.", "For example: 3.")
     if not 0 < schedule.quantile <= 0.5:
-        say("scheduler.quantile", "scheduler.quantile must lie above 0, up to 0.5.", "For example: 0.25.")
+        report("scheduler.quantile", "scheduler.quantile must lie above 0, up to 0.5.", "For example: 0.25.")
     least = {
         "scheduler.grace_steps": (schedule.grace_steps, 1),
         "scheduler.perturb_every": (schedule.perturb_every, 1),
@@ -282,4 +286,4 @@ def _check_ranges(config: SweepConfig, say: Say) -> None:
     }
     for key, (value, bound) in least.items():
         if value is not None and value < bound:
-            say(key, f"{key} must be at least {bound}, not {value}.", f"For example: {max(bound, 1)}.")
+            report(key, f"{key} must be at least {bound}, not {value}.", f"For example: {max(bound, 1)}.")

@@ -36,7 +36,7 @@ def sweep_of(file: Path, overrides: Sequence[str]) -> Sweep:
     """
     reader = Reader()
     if not file.is_file():
-        reader.read_file(file)  # says what is there instead
+        reader.read_file(file)  # reports what is there instead
         raise ConfigErrors(reader.problems)
     fixed: dict[str, object] = {}
     space: dict[str, SpaceEntry] = {}

@@ -1,7 +1,7 @@
-"""How many seeds a comparison needs, and how much of the error probability each look at unfinished results may use.
+"""How many seeds a comparison needs, and how much of the error probability each interim analysis may use.
 
 The power of Welch's test is that of the noncentral t distribution (Cohen, "Statistical Power Analysis for the
-Behavioral Sciences", 1988, chapter 2), with Welch's degrees of freedom. Looks before the last one spend the error
+Behavioral Sciences", 1988, chapter 2), with Welch's degrees of freedom. Interim analyses spend the error
 probability by the O'Brien-Fleming-like function of Lan and DeMets (1983, Biometrika 70, 659-663).
 """
 
@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 
 POWER = 0.8
-"""The chance of finding a difference of the assumed size that a projection asks for."""
+"""The chance of finding a difference of the assumed size that a projection requires."""
 MOST = 1000
 """More seeds than this are not counted."""
 _NORMAL = NormalDist()
@@ -76,7 +76,7 @@ def seeds_needed(difference: float, deviations: tuple[float, float], alpha: floa
 
 @functools.cache
 def spent(alpha: float, share: float) -> float:
-    """Compute the error probability that looks at up to ``share`` of all seeds may have used together.
+    """Compute the error probability that analyses of up to ``share`` of all seeds may have used together.
 
     alpha(s) = 2 - 2 Phi(z / sqrt(s)), where z is the normal quantile of 1 - alpha / 2 (Lan and DeMets 1983).
 

@@ -115,7 +115,7 @@ def open_sweep(sweep: Sweep) -> None:
     if path.exists():
         before = json.loads(path.read_text())["definition"]
         names = [name for name in definition if name not in _MAY_CHANGE and before.get(name) != definition[name]]
-        # Early stopping knows its trials from the beginning; a searcher can be asked for more.
+        # Early stopping fixes its trials at the beginning; a searcher can suggest more.
         fixed = ("steps",) if sweep.config.schedule.name == "none" else ("steps", "trials")
         names += [f"budget.{name}" for name in fixed if before["budget"][name] != definition["budget"][name]]
         if names:

@@ -56,7 +56,7 @@ def _neighbour(sweep: Sweep, setting: Mapping[str, Any], index: tuple[int, ...])
             return draw_from(entry, generator)
         up = bool(generator.integers(2))
         if entry.choice is not None:
-            return _beside(entry.choice, value, up)
+            return _adjacent_option(entry.choice, value, up)
         low, high = entry.uniform or entry.loguniform or entry.integer or (value, value)
         moved = value * _FACTORS[up]
         if entry.integer is not None:
@@ -67,7 +67,7 @@ def _neighbour(sweep: Sweep, setting: Mapping[str, Any], index: tuple[int, ...])
     return draw
 
 
-def _beside(options: list[object], value: Any, up: bool) -> object:
+def _adjacent_option(options: list[object], value: Any, up: bool) -> object:
     index = options.index(value) + (1 if up else -1)
     return options[min(max(index, 0), len(options) - 1)]
 
@@ -94,7 +94,7 @@ def scheduler_of(sweep: Sweep) -> TrialScheduler:
             time_attr="step",
             perturbation_interval=schedule.perturb_every,
             quantile_fraction=schedule.quantile,
-            # What changes lies under this key of Tune's configuration; how, `_get_new_config` says.
+            # What changes lies under this key of Tune's configuration; `_get_new_config` changes it.
             hyperparam_mutations={"trial": {}},
             require_attrs=False,
         )

@@ -1,12 +1,12 @@
 """Sequential stopping (`stop: sequential`): seeds are run in rounds, until the best setting is decided, or can't be.
 
 All pairs of settings are compared after each round by Welch's test. The error probability is divided among rounds by
-:func:`rlinf.sweep.power.spent`, and among pairs equally (Bonferroni). So whatever is chosen after a look at the
+:func:`rlinf.sweep.power.spent`, and among pairs equally (Bonferroni). So whatever is chosen after an analysis of the
 results, some pair of equal settings is called different with a probability of at most 5%.
 
 Giving up (futility) is a projection by conditional power (Lan, Simon and Halperin 1982, Sequential Analysis 1):
-even if the remaining seeds had the largest difference that the results leave possible, the last look would hardly find
-it. Stopping for that never calls anything different.
+even if the remaining seeds had the largest difference that the results leave possible, the last analysis would hardly
+find it. Stopping for that never calls anything different.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ class Judgement:
         done = f"after {self.seeds} of {planned} seeds a setting"
         requested = "more than 1,000 seeds" if self.needed is None else f"about {self.needed} seeds"
         if self.state == "decided":
-            return (
-                f"Decided {done}: the best differs from every other (error probability below {ALPHA:g} over all looks)."
-            )
+            return f"Decided {done}: the best differs from every other (error rate below {ALPHA:g} over all analyses)."
         if self.state == "hopeless":
             return (
                 f"Stopped {done}: the difference cannot become significant within the budget of {planned} seeds; "
@@ -87,7 +85,7 @@ def judge(scores: Sequence[Mapping[int, float]], seeds: Sequence[int], *, sign: 
 
 
 def separated(best: Sequence[float], other: Sequence[float], *, planned: int, pairs: int) -> bool:
-    """Return whether some look so far found ``best`` better than ``other``, at its share of the error probability."""
+    """Return whether an analysis so far found ``best`` better than ``other`` at its share of the error rate."""
     before = 0.0
     for count in range(FIRST, len(best) + 1):
         until = spent(ALPHA, count / planned)

@@ -17,7 +17,7 @@ from rlinf.sweep.schema import SpaceEntry, SweepConfig
 
 Setting = dict[str, Any]
 _LONGEST_NAME = 120
-PLACE = "place"
+SEED_INDEX = "place"
 """Key of a searcher's suggestion: which of its setting's seeds a trial has."""
 
 
@@ -54,7 +54,7 @@ def plan_of(config: Mapping[str, Any], seeds: Sequence[int]) -> tuple[TrialPlan,
         # Population-based training changes the setting on the way; the folder keeps its name.
         trial = config["trial"]
         return TrialPlan(trial["number"], dict(trial["setting"]), trial["seed"]), trial["folder"]
-    position = int(config[PLACE])
+    position = int(config[SEED_INDEX])
     plan = TrialPlan(config["number"] * len(seeds) + position, dict(config["setting"]), seeds[position])
     return plan, plan.folder_name
 
@@ -114,11 +114,11 @@ def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: A
     return setting
 
 
-def draw_number(seed: int, place: int) -> Any:
-    """Return the draws of setting ``place``, each key from its own stream: a new key does not change the others."""
+def draw_number(seed: int, index: int) -> Any:
+    """Return the draws of setting ``index``, each key from its own stream: a new key does not change the others."""
 
     def draw(names: str, entry: SpaceEntry) -> Any:
-        return draw_from(entry, numpy_generator(seed, "sweep", place, names))
+        return draw_from(entry, numpy_generator(seed, "sweep", index, names))
 
     return draw
 
@@ -136,13 +136,13 @@ def draw_from(entry: SpaceEntry, generator: Generator) -> Any:
     return math.exp(float(generator.uniform(low, high)))
 
 
-def draw_corner(place: int) -> Any:
-    """Return the extremes of every key, for checks: an even ``place`` gives the lower ends."""
+def draw_corner(index: int) -> Any:
+    """Return the extremes of every key, for checks: an even ``index`` gives the lower ends."""
 
     def draw(names: str, entry: SpaceEntry) -> Any:
         options = entry.choice or entry.uniform or entry.loguniform or entry.integer
         assert options is not None
-        return options[place % len(options)] if entry.choice is not None else options[place % 2]
+        return options[index % len(options)] if entry.choice is not None else options[index % 2]
 
     return draw
 

@@ -241,7 +241,7 @@ def _verdict(sweep: SweepRecord, settings: Sequence[SettingResult]) -> str:
     """Three lines: the best, whether one can be sure, and the next."""
     ranked = [one for one in settings if one.final is not None]
     if not ranked:
-        return "No trial has finished yet: nothing can be said."
+        return "No trial has finished yet: there is no result."
     best = ranked[0]
     assert best.final is not None
     low, high = best.final.mean_interval
@@ -310,5 +310,5 @@ def _projection(best: SettingResult, close: Sequence[SettingResult], alpha: floa
         most = max(most, needed)
     return (
         f"A comparison of {most} fresh seeds a setting would find these differences in {POWER:.0%} of cases "
-        "(add `stop: sequential` to look before the last one)."
+        "(add `stop: sequential` to analyse before the last one)."
     )

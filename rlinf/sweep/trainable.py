@@ -21,7 +21,7 @@ from rlinf.train.run_dir import RunDirectory
 
 OBJECTIVE, STEP = "objective", "step"
 _POLL_S = 0.2
-# What a trial hands on, beside its newest checkpoint, to one that takes its place.
+# What a trial hands on, with its newest checkpoint, to one that replaces it.
 _HANDED_ON = ("tokenizer", "metrics.jsonl", "replay")
 _ORIGIN = "origin.json"
 

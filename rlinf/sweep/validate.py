@@ -15,7 +15,7 @@ from rlinf.config.problems import COMMAND_LINE, Origin
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.settings import Setting, TrialPlan, complete, draw_corner, draw_number
 
-# How many drawn settings stand for those that a searcher will choose, beside the corners of the space.
+# How many drawn settings stand for those that a searcher will choose, in addition to the corners of the space.
 _PROBES = 32
 
 
@@ -119,6 +119,6 @@ def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting, count: int, 
     if problem.file != COMMAND_LINE:
         return replace(problem, message=message)
     # A key that does not exist is reported up to where it goes wrong.
-    origins = (place for key, place in sweep.places.items() if f"{key}.".startswith(f"{problem.key}."))
-    origin = next(origins, Origin(str(sweep.file)))
+    matching = (origin for key, origin in sweep.origins.items() if f"{key}.".startswith(f"{problem.key}."))
+    origin = next(matching, Origin(str(sweep.file)))
     return replace(problem, file=origin.file, line=origin.line, message=message)

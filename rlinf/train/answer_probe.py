@@ -103,7 +103,7 @@ class AnswerProbe:
         gap_accepted: bool,
         seed: int,
     ) -> None:
-        """``prompts(n)``: n prompts as token ids with their pictures, asked for once. ``limit`` [nats]: the distance
+        """``prompts(n)``: n prompts as token ids with their pictures; called once. ``limit`` [nats]: the distance
         that rounding stays below (`rollout.gap_limit`); None: more than rounding is expected, and nothing is probed.
         ``gap_accepted``: a larger one ends no run."""
         self._samplers, self._learner, self._prompts = samplers, learner, prompts
@@ -185,7 +185,7 @@ class AnswerProbe:
 
     def _answers(self) -> dict[int, list[_Answer]]:
         """Collect the answers of each sampler to all prompts; none of those that are amid a batch."""
-        self._requests = self._requests or self._asked()
+        self._requests = self._requests or self._fixed_requests()
         replies: list[list[Completion]] = self._samplers.call("answer", self._requests)
         for rank, completions in enumerate(replies):
             for completion in completions:
@@ -205,7 +205,7 @@ class AnswerProbe:
             if any(len(one.token_ids) for one in completions)
         }
 
-    def _asked(self) -> list[SampleRequest]:
+    def _fixed_requests(self) -> list[SampleRequest]:
         params = replace(self._params, max_new_tokens=min(TOKENS, self._params.max_new_tokens))
         stream = stream_seed(self._seed, "answer probe")
         return [

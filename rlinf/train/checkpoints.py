@@ -21,7 +21,7 @@ from rlinf.base.durable import remove_folder, sync, write_atomically
 MANIFEST, STATE = "manifest.json", "state.json"
 _NAME = re.compile(r"step_(-?\d+)")
 _KEYS = {"step", "stage", "stage_step", "wall_s", "initial", "evaluation", "best"}
-"""What the driver's state must say for a run to go on."""
+"""The keys that the driver's state must have for a run to go on."""
 _READERS = 4
 """Files that are read at the same time for their checksums."""
 
@@ -60,7 +60,7 @@ class Checkpoints:
         self.path = path
         self._only = only
         self._verdicts: dict[str, tuple[object, Checkpoint | str]] = {}
-        """Folder name -> (what tells that it was not written again, the checkpoint or what is wrong with it)."""
+        """Folder name -> (what shows that it was not written again, the checkpoint or what is wrong with it)."""
 
     def steps(self) -> list[int]:
         """List the steps that checkpoints were written after, in order; those of a warm start are negative."""
@@ -155,7 +155,7 @@ def examine(folder: Path) -> Checkpoint:
                 raise DamagedError(f"{name} is missing" if have is None else f"{name} is cut short")
     missing = sorted(_KEYS - state.keys())
     if missing:
-        raise DamagedError(f"{STATE} does not say {', '.join(missing)}")
+        raise DamagedError(f"{STATE} lacks {', '.join(missing)}")
     if not isinstance(state["step"], int) or folder_name(state["step"]) != folder.name:
         raise DamagedError(f"{STATE} is of step {state['step']}")
     return Checkpoint(folder, state)

@@ -58,7 +58,7 @@ def evaluate_model(
         trained = load_stored(run / "config.yaml")
         config = evaluation_config(policy, choice, overrides, trained=trained, room=_positions(policy))
         evaluation = _evaluate(config, f"step {result} of {run} on {choice.label}")
-        _say_what_was_trained_on(trained, config)
+        _report_trained_questions(trained, config)
     saved: Path | None = None
     with naming_disk_errors(run), unless_read_only(run, print):
         saved = save_evaluation(run, result, config, [], evaluation, model=str(run), label=choice.label)
@@ -91,28 +91,30 @@ def _evaluate(config: Config, title: str) -> Evaluation:
         progress_display(config) as display,
         connect(setup.cluster) as cluster,
     ):
-        display.say(f"{title}: starting workers ({config.cluster.backend})")
+        display.print_line(f"{title}: starting workers ({config.cluster.backend})")
         evaluator = build_text_evaluator(setup, cluster, Path(scratch))
         sampling = f"{config.evaluation.samples} each, temperature {config.evaluation.temperature:g}"
-        display.say(f"{len(evaluator.task_ids)} tasks, {sampling}, at most {config.rollout.max_new_tokens} tokens")
+        display.print_line(
+            f"{len(evaluator.task_ids)} tasks, {sampling}, at most {config.rollout.max_new_tokens} tokens"
+        )
         evaluation = evaluator.evaluate()
     show(display.console, {title: evaluation.metrics}, evaluation.samples)
     return evaluation
 
 
-def _say_what_was_trained_on(trained: Config, config: Config) -> None:
+def _report_trained_questions(trained: Config, config: Config) -> None:
     """Print how many of the evaluated questions stand in the run's training data, if that can still be read."""
     from rlinf.train.assemble.conversations import conversation_envs
 
     before, now = conversation_envs(trained), conversation_envs(config)
     try:
-        asked = now.questions("eval")
-        shared = len(asked & before.questions("train"))
+        evaluated = now.questions("eval")
+        shared = len(evaluated & before.questions("train"))
     except (Exception, SystemExit) as error:  # a constructor of the user's environment may raise anything
         print(f"The training data of the run could not be compared: {error}")
     else:
         if shared:
-            print(f"{shared:,} of the {len(asked):,} questions are also among the run's training data")
+            print(f"{shared:,} of the {len(evaluated):,} questions are also among the run's training data")
     finally:
         before.close()
         now.close()

@@ -41,7 +41,7 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
     if is_megatron(result.folder):
         convert_folder(result.folder, out, layout)
         if is_first_rank():
-            _save_beside(config, run, out)
+            _save_tokenizer(config, run, out)
         return result.step
     require_empty(out)
     tokenizer = run / "tokenizer"
@@ -56,13 +56,13 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
     policy.save_pretrained(str(out))
     keep_statistics(run, out)
     if is_text(config):
-        _save_beside(config, run, out)
+        _save_tokenizer(config, run, out)
     elif is_own(config.policy.name):
         keep_class(config.policy.name, both_spaces, str(out))
     return result.step
 
 
-def _save_beside(config: Config, run: Path, out: Path) -> None:
+def _save_tokenizer(config: Config, run: Path, out: Path) -> None:
     """Save the tokenizer of a text run and the ends of its responses, as at the end of a run."""
     from rlinf.models.loading import load_tokenizer
     from rlinf.models.tokenizer_export import save_beside

@@ -27,7 +27,7 @@ class GapAlarm:
     """In nats; None: nothing is watched."""
     steps: int | None
     """After this many steps in a row above it the run ends; None: it never does."""
-    say: Callable[[str], None]
+    warn: Callable[[str], None]
     above: int = 0
     """Steps in a row so far."""
 
@@ -52,7 +52,7 @@ class GapAlarm:
             f"sampler and learner differ by {gap:.3g} nats a token on {kind}, where {self.limit:g} is expected at most"
         )
         if age > 0:
-            self.say(f"WARNING: step {step}: {words}")
+            self.warn(f"WARNING: step {step}: {words}")
             return
         self.above += 1
         if self.above == self.steps:
@@ -64,7 +64,7 @@ class GapAlarm:
             )
         if self.above == 1 or self.steps is not None:
             end = "" if self.steps is None else f" The run ends after {self.steps} such steps in a row."
-            self.say(f"WARNING: step {step}: {words}. {_ADVICE}{end}")
+            self.warn(f"WARNING: step {step}: {words}. {_ADVICE}{end}")
 
 
 _ADVICE = (

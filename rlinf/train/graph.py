@@ -17,7 +17,7 @@ from rlinf.train.reward_model import LearnedReward
 from rlinf.train.workers.learner_pool import LearnerPool
 
 WarmStartPreparation = Callable[[Batch], tuple[Batch, Metrics]]
-"""A supervised batch as the learner is to have it, and what is logged of it, in the place of the update's figures."""
+"""A supervised batch as the learner is to have it, and what is logged of it instead of the update's figures."""
 
 
 def imitated(batch: Batch) -> tuple[Batch, Metrics]:
@@ -43,7 +43,7 @@ class Graph:
     film: Callable[[int], Evaluation] | None = None
     """The same evaluation, with a video of the step that is given; None where nothing can be filmed."""
     reward_models: Sequence[LearnedReward] = ()
-    """What scores batches in the environment's place, or beside it."""
+    """What scores batches instead of the environment, or in addition to it."""
     warm_start_batch: Callable[[int], Batch] | None = None
     """The supervised batch of a warm-start step."""
     warm_start_preparation: WarmStartPreparation = imitated
@@ -57,7 +57,7 @@ class Graph:
     """... until they are to take new weights."""
     rendered: Callable[[int, str], str] | None = None
     """The prompt of a task, by number and question, as the policy reads it; None for simulators."""
-    write_beside: Callable[[str], object] | None = None
+    write_policy_extras: Callable[[str], object] | None = None
     """Writes what belongs into the folder of an exported policy: a tokenizer, or the class of a policy of one's own."""
     restarts: Callable[[], Mapping[str, float]] = dict
     """How often workers were restarted, by kind, and what else pools of workers count."""
@@ -66,7 +66,7 @@ class Graph:
     unproved: Callable[[], str | None] = lambda: None
     """Why it is not shown that samplers hold the weights that they were sent; None: it is shown at every update."""
     notes: Mapping[str, int | str] = field(default_factory=dict)
-    """What is said once, at the start, and kept in `summary.json` (rows skipped, what `auto` chose)."""
+    """What is printed once, at the start, and kept in `summary.json` (rows skipped, what `auto` chose)."""
 
     @contextmanager
     def generating(self) -> Iterator[None]:

@@ -60,7 +60,7 @@ class Trainer:
         the recording of what runs in all processes (`logging.trace_every`). ``first_evaluations``: shared with the
         other runs of this process."""
         endpoint, every = config.logging.otlp_endpoint, config.logging.trace_every
-        self.export = TraceExport.to(endpoint, run=config.run.name, say=display.warn) if endpoint and every else None
+        self.export = TraceExport.to(endpoint, run=config.run.name, warn=display.warn) if endpoint and every else None
         send = None if self.export is None else self.export.send
         self.timeline = StepTimeline(folder.path, spans, every=every, send=send)
         self.recorder = recorder
@@ -90,11 +90,11 @@ class Trainer:
         self.run.resume()
         for name, note in self.graph.notes.items():
             if note:
-                self.display.say(f"{name}: {note}")
+                self.display.print_line(f"{name}: {note}")
         try:
             # Cut after the last step that is not written again.
             with MetricLog(
-                self.run.folder.path, self.config, from_step=self.run.logged_until, say=self.display.warn
+                self.run.folder.path, self.config, from_step=self.run.logged_until, warn=self.display.warn
             ) as log:
                 if self.callbacks:
                     folder = self.run.folder.path
@@ -146,7 +146,7 @@ class Trainer:
                 continue
             if run.due(config.evaluation.every):
                 metrics |= self.evaluate()
-            asked = self.call_back(state.step, metrics)
+            requests = self.call_back(state.step, metrics)
             if self.stopped is not None and not run.due(config.evaluation.every):
                 metrics |= self.evaluate()
             with defer_signals():
@@ -154,12 +154,12 @@ class Trainer:
                 run.mark()
                 if self.stopped is None and state.step < config.run.max_steps:
                     self.batches.go_on(state.step)
-                log.write(state.step, metrics | asked.logged)
+                log.write(state.step, metrics | requests.logged)
                 self.display.step(state.step, metrics)
                 self.alarm.add(state.step, metrics)
                 self.save_if_due()
             if self.stopped is not None:
-                self.display.say(f"stopped after step {state.step}: {self.stopped}")
+                self.display.print_line(f"stopped after step {state.step}: {self.stopped}")
                 return
             if self.after_step is not None and state.step < config.run.max_steps:
                 self.after_step(state.step)
@@ -186,8 +186,8 @@ class Trainer:
 
         def finish(measured: Measured, hidden_s: float) -> None:
             result = metrics | self.evaluation.record(measured) | {"time/evaluation_hidden_s": hidden_s}
-            asked = self.call_back(step, result)
-            log.write(step, result | asked.logged)
+            requests = self.call_back(step, result)
+            log.write(step, result | requests.logged)
             self.display.step(step, result)
 
         self.advance(finish)

@@ -16,7 +16,7 @@ from rlinf.datasets.robot_data.outcomes import Labels, most_positive, outcome_ad
 from rlinf.models.outcome_value import TASK_INDEX, OutcomeValue
 
 _HELD_OUT = 5
-"""Every n-th episode is not trained on, and tells how much of the returns the values explain."""
+"""Every n-th episode is not trained on, and measures how much of the returns the values explain."""
 _AT_ONCE = 512
 
 

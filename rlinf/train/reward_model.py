@@ -118,10 +118,10 @@ class LearnedReward:
     def _learn(self, rows: Batch, step: int) -> None:
         """One optimiser step. Without labels a row's log-likelihood is its score, and its advantage the way to go."""
         if self.options.learn_from == "pairs":
-            asked, labels = rows.mask, _labels(rows)
-            owner = rows.group_ids[asked.nonzero()[:, 0]]
-            weights = torch.zeros(asked.shape)
-            weights[asked] = pair_weights(self._scores(rows)[asked], labels, owner).float()
+            scored, labels = rows.mask, _labels(rows)
+            owner = rows.group_ids[scored.nonzero()[:, 0]]
+            weights = torch.zeros(scored.shape)
+            weights[scored] = pair_weights(self._scores(rows)[scored], labels, owner).float()
             rows = rows.replace(inputs=replace(TextInputs.of(rows.inputs), labels=None), advantages=weights)
         self.learner.update(rows, step=step)
 
@@ -133,30 +133,30 @@ class LearnedReward:
         if self.options.supervision == "process":
             if details.step_rewards is None:
                 raise ValueError("reward_model.supervision: process needs scores of steps from the environment")
-            asked = batch.mask & ~details.step_rewards.isnan()
+            scored = batch.mask & ~details.step_rewards.isnan()
             labels = details.step_rewards if graded else (details.step_rewards > 0).float()
         else:
-            asked = batch.mask & (batch.mask.cumsum(dim=1) == batch.mask.sum(dim=1, keepdim=True))
+            scored = batch.mask & (batch.mask.cumsum(dim=1) == batch.mask.sum(dim=1, keepdim=True))
             if details.correct is None and not graded:
                 raise ValueError("a learned reward needs the verdicts of a verifier")
             outcomes = rewards if rewards.ndim == 1 else rewards.sum(dim=1)
             worths = outcomes if graded or details.correct is None else details.correct
-            labels = worths[:, None].float().expand(asked.shape)
-        known = labels[asked]
+            labels = worths[:, None].float().expand(scored.shape)
+        known = labels[scored]
         if self.options.learn_from == "scores" and bool(((known < 0) | (known > 1)).any()):
             raise ValueError(
                 f"reward_model.learn_from: scores needs rewards between 0 and 1, and there is one of "
                 f"{float(known.min() if known.min() < 0 else known.max()):g}: scale the reward, or learn from pairs"
             )
         return Batch(
-            inputs=replace(TextInputs.of(batch.inputs), labels=torch.where(asked, labels, 0.0)),
+            inputs=replace(TextInputs.of(batch.inputs), labels=torch.where(scored, labels, 0.0)),
             actions=batch.actions,
-            mask=asked,
-            rollout_logprobs=torch.zeros(asked.shape),
+            mask=scored,
+            rollout_logprobs=torch.zeros(scored.shape),
             rewards=torch.zeros(batch.num_rows),
             group_ids=batch.group_ids,
             policy_version=batch.policy_version,
-            advantages=torch.ones(asked.shape),
+            advantages=torch.ones(scored.shape),
         )
 
     def _scores(self, examples: Batch) -> Tensor:
@@ -193,10 +193,10 @@ class LearnedReward:
 
 def _judged(scores: Tensor, examples: Batch) -> Metrics:
     """Compute the metrics of scores [B, T] against the labels of examples."""
-    asked, labels = scores[examples.mask], _labels(examples)
-    ordered = pairs_in_order(asked, labels, examples.group_ids[examples.mask.nonzero()[:, 0]])
+    predicted, labels = scores[examples.mask], _labels(examples)
+    ordered = pairs_in_order(predicted, labels, examples.group_ids[examples.mask.nonzero()[:, 0]])
     # Rewards on another scale are no probabilities: only their order is known.
-    metrics = judging_metrics(asked, labels) if bool(((labels >= 0) & (labels <= 1)).all()) else {}
+    metrics = judging_metrics(predicted, labels) if bool(((labels >= 0) & (labels <= 1)).all()) else {}
     return metrics if math.isnan(ordered) else {**metrics, "pairs_in_order": ordered}
 
 

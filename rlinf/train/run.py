@@ -58,7 +58,7 @@ class RunResult:
     stopped: str | None = None
     """Why a callback ended the run before run.max_steps."""
     findings: Sequence[Finding] = ()
-    """What the run's numbers say of its health, the worst first; those of level "bad" were printed too."""
+    """What the run's numbers show about its health, the worst first; those of level "bad" were printed too."""
 
     @property
     def history(self) -> list[dict[str, float]]:
@@ -117,7 +117,7 @@ def run(
             done = folder.summary()
             if done is not None and done["steps"] >= config.run.max_steps:
                 results = ", ".join(f"{name} {value:.4g}" for name, value in done["metrics"].items())
-                display.say(f"{folder.path} holds a run that finished {done['steps']} steps: {results}")
+                display.print_line(f"{folder.path} holds a run that finished {done['steps']} steps: {results}")
                 return RunResult(done["metrics"], folder.path, findings=_diagnosis(folder, display))
             setup = ResolvedRun.of(config)
             if saved is not None:
@@ -125,7 +125,7 @@ def run(
                 used_up = f"the {len(saved.steps)} saved batches are used up"
                 callbacks = [*callbacks, StopAfter(saved.steps[-1] + 1, used_up)]
             source = source_of(config, folder.path) if not folder.steps() else None
-            display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
+            display.print_line(f"{config.run.name}: starting workers ({config.cluster.backend})")
             with _resumable(folder), connect(setup.cluster) as cluster:
                 if saved is None:
                     graph, batches = build_graph(setup, cluster, folder.path), None
@@ -148,10 +148,10 @@ def run(
                     trainer.run.progress.step = saved.steps[0]
                 state = trainer.train()
                 finish(config, graph, folder, state, wall_s=trainer.run.wall_s)
-            display.say("")
+            display.print_line("")
         wall = time.perf_counter() - began
         if saved is None:
-            # A warm start that an earlier version began was not evaluated before: nothing to set the result beside.
+            # A warm start that an earlier version began was not evaluated before: nothing to compare the result with.
             columns = (
                 {"before": state.before, "after": state.evaluation} if state.before else {"result": state.evaluation}
             )
@@ -229,9 +229,9 @@ def _write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
 
     _log.info("report")
     try:
-        display.say(f"Report: {write_run_report(folder.path, display.say)}")
+        display.print_line(f"Report: {write_run_report(folder.path, display.print_line)}")
     except Exception as error:
-        display.say(f"no report could be written: {type(error).__name__}: {error}", style="yellow")
+        display.print_line(f"no report could be written: {type(error).__name__}: {error}", style="yellow")
 
 
 def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, *, wall_s: float) -> None:
@@ -239,8 +239,8 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
     if config.checkpoint.export:
         graph.learner.export(folder.path / "policy")
         keep_statistics(folder.path, folder.path / "policy")
-        if graph.write_beside is not None:
-            graph.write_beside(str(folder.path / "policy"))
+        if graph.write_policy_extras is not None:
+            graph.write_policy_extras(str(folder.path / "policy"))
     folder.write_summary(
         {
             "status": "completed",
@@ -322,9 +322,9 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     order = trainer.run.order
     show(display.console, {**columns, f"after {trainer.run.where}": evaluation.metrics}, evaluation.samples)
     if changed:
-        display.say("Other settings than those of the run's own evaluations: " + "; ".join(changed))
-    with naming_disk_errors(path), unless_read_only(path, display.say):
-        display.say(f"Saved, with its settings, as {save_evaluation(path, order, config, changed, evaluation)}")
+        display.print_line("Other settings than those of the run's own evaluations: " + "; ".join(changed))
+    with naming_disk_errors(path), unless_read_only(path, display.print_line):
+        display.print_line(f"Saved, with its settings, as {save_evaluation(path, order, config, changed, evaluation)}")
     return RunResult(evaluation.metrics, path)
 
 

@@ -95,7 +95,7 @@ class RunState:
     def mark(self) -> None:
         """Record what the driver holds in addition to the learner, which is now in a state that can be saved."""
         rollout, algorithm = self.graph.rollout.state_dict(), self.graph.preparation.state_dict()
-        # Copies: they change in place while the next batch is collected. A batch that waits does not.
+        # Copies: they change while the next batch is collected. A batch that waits does not.
         self._marked = {
             "rollout": copy.deepcopy(rollout),
             "algorithm": copy.deepcopy(algorithm),
@@ -121,7 +121,7 @@ class RunState:
     def save_stopped(self, stop: Stopped) -> None:
         """Save what was marked last, if it is not saved yet; at a second signal the checkpoint before has to do."""
         if self._marked is not self._saved:
-            self.display.say("saving a checkpoint")
+            self.display.print_line("saving a checkpoint")
             self.save()
         stop.outlook = f"the same command continues from {self.where}"
 
@@ -134,10 +134,10 @@ class RunState:
         """
         survey = self.folder.checkpoints.survey()
         for note in survey.damaged:
-            self.display.say(f"passed over a damaged checkpoint: {note}", style="yellow")
+            self.display.print_line(f"passed over a damaged checkpoint: {note}", style="yellow")
         if survey.newest is not None:
             self._restore(survey.newest)
-            self.display.say(
+            self.display.print_line(
                 f"{verb} {survey.newest.folder.name}" + (" of the warm start" if self.progress.stage == "sft" else "")
             )
         elif survey.damaged:
@@ -149,7 +149,7 @@ class RunState:
             self.mark()
             self.save()
             for line in self.source.lines(self.config):
-                self.display.say(line)
+                self.display.print_line(line)
 
     def _fill(self, folder: Path) -> None:
         """Write learner, driver and reward into the folder of a checkpoint."""
@@ -164,7 +164,7 @@ class RunState:
         except UserError:
             raise
         except Exception as error:
-            # Its files are as they were written, or from a version that kept no checksums to tell.
+            # Its files are as they were written, or from a version that kept no checksums.
             reason = str(error).strip().splitlines()
             raise RunDirectoryError(
                 f"{result.folder} cannot be loaded ({type(error).__name__}: {reason[-1] if reason else ''}): remove it "

@@ -44,7 +44,7 @@ class Imitation:
         indicator_dropout: float = 0.0,
     ) -> None:
         """``send_weights(version)``: sends the learner's weights to the workers that act. ``indicator_dropout``: the
-        share of decisions whose batch does not tell whether they were better than expected."""
+        share of decisions whose batch does not contain whether they were better than expected."""
         self._indicator_dropout = indicator_dropout
         self._rollout, self._options, self._seed = rollout, options, seed
         self._augmentation = ImageAugmentation(options.image_shift, options.color_jitter)
@@ -67,7 +67,7 @@ class Imitation:
                 solved, tried = sum(part.solved for part in parts), sum(part.tried for part in parts)
                 if not solved:
                     raise NoDemonstrationsError(
-                        f"the demonstrator succeeded in none of {tried} episodes: look at env.kwargs"
+                        f"the demonstrator succeeded in none of {tried} episodes: check env.kwargs"
                     )
                 self._pools.append(_joined([part for part in parts if part.solved]))
             else:
@@ -115,7 +115,7 @@ class Imitation:
     def prepare(self, batch: Batch) -> tuple[Batch, Metrics]:
         """Return the newest batch, with how a round went that was recorded for it, and its share of good decisions.
 
-        The share is of the decisions that say whether they were better than expected."""
+        The share is of the decisions with an indicator of whether they were better than expected."""
         metrics, self._played = self._played, {}
         indicator = ObservationInputs.of(batch.inputs).observations.get(ADVANTAGE)
         if indicator is not None:

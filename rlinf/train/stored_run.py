@@ -1,4 +1,4 @@
-"""Runs that are looked at again: the directory of one, seen as of one of its checkpoints."""
+"""Stored runs: the directory of one, seen as of one of its checkpoints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def stored_run(path: Path, step: int | None = None) -> RunDirectory:
     directory = RunDirectory(path, only=step)
     steps = directory.steps()
     if not steps:
-        raise RunDirectoryError(f"{path} has no checkpoint (checkpoint.every says after how many steps one is written)")
+        raise RunDirectoryError(f"{path} has no checkpoint (checkpoint.every sets after how many steps one is written)")
     listed = ", ".join(map(str, steps))
     if step is not None and step not in steps:
         raise RunDirectoryError(f"{path} has no checkpoint of step {step}: there are those of {listed}")

@@ -66,7 +66,7 @@ def _source(config: Config, learner: LearnerPool, tokenizer: Any) -> tuple[Teach
 
 
 def hinted_teacher(teach: Teach) -> Teach:
-    """Return the same for a teacher that reads `teacher.hint` in the place of the policy's prompt.
+    """Return the same for a teacher that reads `teacher.hint` instead of the policy's prompt.
 
     Rows without a hint get the policy's own log-probabilities: they learn nothing from the teacher."""
 

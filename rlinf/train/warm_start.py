@@ -33,7 +33,7 @@ def warm_start(run: RunState, log: MetricLog) -> None:
     if result is not None:
         graph.learner.load(result)
         state.step = steps
-        display.say(f"warm start taken from {result}")
+        display.print_line(f"warm start taken from {result}")
         if metrics:
             log.write(-steps, metrics)
     display.phase("warm start", total=steps, done=state.step)

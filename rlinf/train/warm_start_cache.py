@@ -54,7 +54,7 @@ class WarmStartCache:
     """The entry of one run's warm start; without `sft.cache` nothing is found and nothing kept."""
 
     def __init__(self, config: Config) -> None:
-        # A warm start that begins with another run's weights depends on more than the configuration says.
+        # A warm start that begins with another run's weights depends on more than the configuration.
         requested = config.sft.cache if config.run.init_from is None else None
         self.entry = Path(requested).absolute() / digest(config) if requested is not None else None
 

@@ -64,7 +64,7 @@ def test_an_ending_is_reported_with_the_last_lines() -> None:
     assert child.how_it_ended() == "was killed by SIGABRT"
     assert child.last_words().endswith("it last wrote:\nout of\nroom")
     assert str(child) == f"the child (pid {child.pid})"
-    assert child.kill() == -6, "it may be asked again"
+    assert child.kill() == -6, "a second call is allowed"
 
 
 def test_a_child_that_computes_dies_with_its_parent() -> None:

@@ -1,4 +1,4 @@
-"""Files that are not what their name says are called what they are."""
+"""Files whose contents are not what their name promises are reported as what they are."""
 
 from __future__ import annotations
 

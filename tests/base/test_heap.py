@@ -16,7 +16,7 @@ from rlinf.base import heap
 memory = heap.FreedMemory()
 memory.release_to_os()  # from here on
 small = heap.resident_bytes()
-blocks = [b"x" * 100_000 for _ in range(1000 * {thousands})]  # below the size that glibc maps apart
+blocks = [b"x" * 100_000 for _ in range(1000 * {thousands})]  # below the size for which glibc makes a mapping
 last = blocks[-1]  # keeps the top of the heap where it is
 del blocks
 grown = heap.resident_bytes()

@@ -37,10 +37,10 @@ def port() -> Iterator[int]:
         server.shutdown()
 
 
-def asked(url: str, *, proxies: bool) -> bytes:
+def body_from(url: str, *, proxies: bool) -> bytes:
     exchange = Exchange(url, 5.0, {}, proxies=proxies)
     with exchange.ending_after(5.0):
-        return exchange.ask({}).read()
+        return exchange.send({}).read()
 
 
 def test_a_proxy_of_the_environment_gets_the_whole_address_and_its_login(
@@ -48,7 +48,7 @@ def test_a_proxy_of_the_environment_gets_the_whole_address_and_its_login(
 ) -> None:
     monkeypatch.setenv("http_proxy", f"http://ada:pass@127.0.0.1:{port}")
     monkeypatch.delenv("no_proxy", raising=False)
-    assert asked("http://judge.example/grade?key=k", proxies=True) == b"{}"
+    assert body_from("http://judge.example/grade?key=k", proxies=True) == b"{}"
     assert ARRIVED == [("http://judge.example/grade?key=k", "Basic YWRhOnBhc3M=")]
 
 
@@ -56,10 +56,10 @@ def test_a_proxy_of_the_environment_gets_the_whole_address_and_its_login(
 def test_a_proxy_is_passed_by_unless_requested(port: int, monkeypatch: pytest.MonkeyPatch, proxies: bool) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", f"127.0.0.1:{port}" if proxies else "")
-    assert asked(f"http://127.0.0.1:{port}/grade", proxies=proxies) == b"{}"
+    assert body_from(f"http://127.0.0.1:{port}/grade", proxies=proxies) == b"{}"
     assert ARRIVED == [("/grade", None)]
 
 
 def test_a_redirect_is_no_answer(port: int) -> None:
     with pytest.raises(StatusError, match="302"):
-        asked(f"http://127.0.0.1:{port}/moved", proxies=False)
+        body_from(f"http://127.0.0.1:{port}/moved", proxies=False)

@@ -26,7 +26,7 @@ def test_what_python_would_give_up_on_is_refused_before(deep: str) -> None:
         {"größe": ["\ud800["] * 300},
     ],
 )
-def test_brackets_in_texts_and_beside_each_other_do_not_nest(value: object) -> None:
+def test_brackets_in_texts_and_in_siblings_do_not_nest(value: object) -> None:
     text = json.dumps(value)
     assert parse_json(text) == value
     assert parse_json(text.encode()) == value

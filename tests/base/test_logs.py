@@ -14,7 +14,7 @@ from rlinf.base.errors import UserError
 
 @pytest.fixture
 def logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
-    """A logger with no handler below a root without handlers, in the place of `rlinf`."""
+    """A logger with no handler below a root without handlers, instead of `rlinf`."""
     made = logging.Logger("rlinf")
     monkeypatch.setattr(logs, "_LOGGER", made)
     yield made
@@ -40,9 +40,9 @@ def test_handlers_of_the_application_stay_alone(logger: logging.Logger) -> None:
 
 def test_the_level_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(logs.LEVEL, raising=False)
-    assert logs.asked_level() is None
+    assert logs.requested_level() is None
     monkeypatch.setenv(logs.LEVEL, "debug")
-    assert logs.asked_level() == "DEBUG"
+    assert logs.requested_level() == "DEBUG"
     monkeypatch.setenv(logs.LEVEL, "loud")
     with pytest.raises(UserError, match="RLINF_LOG=LOUD is no level"):
-        logs.asked_level()
+        logs.requested_level()

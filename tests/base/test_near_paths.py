@@ -1,4 +1,4 @@
-"""What is said of a path that does not exist."""
+"""What is reported of a path that does not exist."""
 
 from __future__ import annotations
 

@@ -114,11 +114,11 @@ def test_a_module_of_a_reward_without_its_package_names_the_extra(
     from rlinf_envs.custom_rewards import find_function
     from rlinf_envs.errors import SettingError
 
-    (tmp_path / "asking.py").write_text("import openai\n")
+    (tmp_path / "with_openai.py").write_text("import openai\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(SettingError, match=re.escape(install_command("agents"))):
-        find_function("asking:reward")
+        find_function("with_openai:reward")
 
 
 def test_a_command_that_meets_a_missing_package_prints_one_sentence(
@@ -132,7 +132,7 @@ def test_a_command_that_meets_a_missing_package_prints_one_sentence(
     assert capsys.readouterr().err == f"optuna is not installed: {install_command('sweep')}\n"
 
 
-def installed_beside(folder: Path, name: str, version: str, entry: str) -> None:
+def installed_next_to(folder: Path, name: str, version: str, entry: str) -> None:
     """Make the metadata of a distribution, as pip leaves it, in ``folder``."""
     made = folder / f"{name}-{version}.dist-info"
     made.mkdir()
@@ -144,7 +144,7 @@ def installed_beside(folder: Path, name: str, version: str, entry: str) -> None:
 def test_another_distribution_with_the_same_package_is_named(
     own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    installed_beside(tmp_path, "rlinf", "0.3.0", "[console_scripts]\nrlinf = rlinf.cli:main\n" if own else "")
+    installed_next_to(tmp_path, "rlinf", "0.3.0", "[console_scripts]\nrlinf = rlinf.cli:main\n" if own else "")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     warn_of_other_distribution.__wrapped__()
     if own:

@@ -1,4 +1,4 @@
-"""Files of rows: every kind gives the same rows with their places, and damage is named."""
+"""Files of rows: every kind gives the same rows with their locations, and damage is named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from rlinf.base.row_files import RowFileError, read_rows
 
-ROWS = [{"question": "1, 2 or\n3?", "answer": "007"}, {"question": 'say "x"', "answer": "ä"}]
+ROWS = [{"question": "1, 2 or\n3?", "answer": "007"}, {"question": 'write "x"', "answer": "ä"}]
 
 
 def table(delimiter: str) -> bytes:
@@ -50,7 +50,7 @@ def test_an_empty_cell_is_null_and_a_short_line_is_named(tmp_path: Path) -> None
     (tmp_path / "a.csv").write_text("question,answer\n1?,\n2?\n3?,4\n")
     first, second, third = read_rows(tmp_path / "a.csv")
     assert first.row == {"question": "1?", "answer": None}
-    assert (second.row, second.place) == (None, f"{tmp_path}/a.csv:3")
+    assert (second.row, second.location) == (None, f"{tmp_path}/a.csv:3")
     assert second.problem == "the row has 1 cells, and the first line has 2"
     assert third.row == {"question": "3?", "answer": "4"}
 
@@ -77,7 +77,7 @@ def test_damage_is_named(name: str, content: bytes, words: str, tmp_path: Path) 
         list(read_rows(tmp_path / name))
 
 
-def test_the_rows_of_a_json_file_may_stand_beside_facts_about_them(tmp_path: Path) -> None:
+def test_a_json_file_may_hold_other_keys_than_its_rows(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps({"version": "1.0", "schema": {"fields": []}, "data": ROWS}))
     assert [record.row for record in read_rows(tmp_path / "a.json")] == ROWS
 

@@ -1,4 +1,4 @@
-"""Intervals of means over few episodes contain the mean as often as they say."""
+"""Intervals of means over few episodes contain the mean as often as they state."""
 
 from __future__ import annotations
 

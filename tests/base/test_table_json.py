@@ -1,4 +1,4 @@
-"""Tests for tables that pandas writes as one JSON object: each orient has the same rows, or says what to write."""
+"""Tests for tables that pandas writes as one JSON object: each orient has the same rows, or an error names a fix."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ STEPS, CHUNK, FPS = 12, 4, 10
 WORDS = "return document.querySelector('.over-time .step').innerText"
 TIME = "return document.querySelector('.film video').currentTime"
 # Of each plot: where its area begins and ends, and how far in it the line of the shown step is.
-PLACES = """
+POSITIONS = """
 return [...document.querySelectorAll(".over-time .plot")].map((plot) => {
   const over = plot.querySelector(".u-over").getBoundingClientRect();
   const line = plot.querySelector(".now").getBoundingClientRect();
@@ -92,14 +92,14 @@ def test_film_plots_and_slider_show_one_step(browser: Any, tmp_path: Path) -> No
     page.wait(lambda: page.all_drawn)
     assert page.find(".instruction")[0].text == "push the red cube"
     assert browser.execute_script(WORDS) == "step 0 of 12"
-    (left, right, _), (other_left, other_right, _) = browser.execute_script(PLACES)
+    (left, right, _), (other_left, other_right, _) = browser.execute_script(POSITIONS)
     assert (left, right) == pytest.approx((other_left, other_right), abs=0.5)
     click_at(page, ".rewards", 6)
     page.wait(lambda: browser.execute_script(TIME) == pytest.approx(6.5 / FPS, abs=0.01))
     assert browser.execute_script(WORDS) == (
         "step 6 of 12 · decision 2 of 3 · reward 0.25 · return so far 1.5 · action 0.5, -0.5"
     )
-    assert [share for *_, share in browser.execute_script(PLACES)] == pytest.approx([0.5, 0.5], abs=0.01)
+    assert [share for *_, share in browser.execute_script(POSITIONS)] == pytest.approx([0.5, 0.5], abs=0.01)
     # The frame that is shown is that of step 6: its colour is in the right half, which the tile cuts out.
     seen = """
     const [video, canvas] = [document.querySelector(".film video"), new OffscreenCanvas(128, 64)];
@@ -168,7 +168,7 @@ def test_without_a_film_a_click_moves_the_cursor(browser: Any, tmp_path: Path, p
     assert not page.find("video, .play, .instruction")
     click_at(page, ".actions", 3)
     assert browser.execute_script(WORDS) == "step 3 of 12 · reward 1 · return so far 3 · action 0"
-    assert [share for *_, share in browser.execute_script(PLACES)] == pytest.approx([0.25, 0.25], abs=0.01)
+    assert [share for *_, share in browser.execute_script(POSITIONS)] == pytest.approx([0.25, 0.25], abs=0.01)
 
 
 def test_all_episodes_and_one_of_them_again(browser: Any, tmp_path: Path) -> None:

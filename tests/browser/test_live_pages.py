@@ -1,4 +1,4 @@
-"""`rlinf ui` in a real browser: the list, a run that goes on meanwhile, and two runs beside each other."""
+"""`rlinf ui` in a real browser: the list, a run that goes on meanwhile, and two runs side by side."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_no_tab_is_wider_than_a_phone(browser: Any, served: tuple[Path, str]) ->
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_a_run_that_is_moved_away_leaves_its_page_and_says_so(browser: Any, served: tuple[Path, str]) -> None:
+def test_a_run_that_is_moved_away_leaves_its_page_with_a_note(browser: Any, served: tuple[Path, str]) -> None:
     folder, address = served
     page = LivePage(browser, address)
     page.first("a").click()

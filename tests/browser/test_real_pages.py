@@ -84,7 +84,7 @@ def test_values_that_a_warm_start_has_not_are_missing_in_the_page_too(browser: A
     assert len(columns["reward/mean"]) == len(columns["step"]) == 14
     page.open("Curves")
     assert page.all_drawn
-    # A record of somebody's own with the key of the page is that record, in a list and alone.
+    # A user's record with the key of the page is that record, in a list and alone.
     kept = {"a": [{"nulls": 9}, {"nulls": [2]}, None, None, None, None], "b": {"nulls": 3}, "c": {"nulls": None}}
     assert browser.execute_script("return unpacked(arguments[0])", embedded(kept)) == kept
 
@@ -153,11 +153,11 @@ def test_a_run_of_several_turns(browser: Any, tmp_path: Path) -> None:
     page = click_through(browser, conversation_run(tmp_path / "run") / "report.html")
     assert browser.title == "guess [red]x[bold] the number"
     page.open("Samples")
-    said = page.find(".turn.environment")
-    assert said
-    assert all("masked" in turn.text and ("higher" in turn.text or "lower" in turn.text) for turn in said)
-    assert all(turn.find_elements("css selector", ".token.masked") for turn in said)
-    assert len(page.find(".turn.policy")) > len(said)
+    turns = page.find(".turn.environment")
+    assert turns
+    assert all("masked" in turn.text and ("higher" in turn.text or "lower" in turn.text) for turn in turns)
+    assert all(turn.find_elements("css selector", ".token.masked") for turn in turns)
+    assert len(page.find(".turn.policy")) > len(turns)
     assert not page.find(".turn.policy .token.masked")
     spoken = [turn.text.splitlines()[0] for turn in page.find(".turn.policy")]
     assert all(re.search(r"\d tokens, version 0, [\d.e-]+ m?s", words) for words in spoken)
@@ -245,7 +245,7 @@ def test_videos_that_do_not_fit_are_named(browser: Any, tmp_path: Path, monkeypa
 
 @pytest.mark.slow
 def test_a_sweep_of_a_thousand_trials_builds_and_opens_soon(browser: Any, tmp_path: Path) -> None:
-    settings = [{"lr": 10 ** -(2 + place / 100), "size": 2 ** (place % 3)} for place in range(334)]
+    settings = [{"lr": 10 ** -(2 + index / 100), "size": 2 ** (index % 3)} for index in range(334)]
     folder = write_sweep(tmp_path / "sweep", settings, seeds=3, steps=40, result=lambda s: 0.5 + s["lr"])
     began = time.perf_counter()
     path = write_report([folder])

@@ -20,7 +20,7 @@ def test_results_come_in_rank_order(pair: WorkerGroup) -> None:
     assert pair.call_one(1, "add", 1, right=2) == 3
 
 
-def test_a_worker_knows_its_place(pair: WorkerGroup) -> None:
+def test_a_worker_has_its_rank_and_node(pair: WorkerGroup) -> None:
     infos = pair.call("where")
     assert [info.rank for info in infos] == [0, 1]
     assert [info.local_rank for info in infos] == [0, 1]
@@ -112,7 +112,7 @@ def test_a_value_goes_from_worker_to_worker(cluster: Cluster, pair: WorkerGroup)
         pair.gather([failed])
 
 
-def test_halves_of_a_pair_travel_apart(pair: WorkerGroup) -> None:
+def test_halves_of_a_pair_travel_separately(pair: WorkerGroup) -> None:
     version, weights = pair.submit_remote(0, "numbered_weights", version=3)
     assert version.result() == 3
     assert pair.call_one(1, "total", weights) == sum(range(50_000))
@@ -121,7 +121,7 @@ def test_halves_of_a_pair_travel_apart(pair: WorkerGroup) -> None:
             half.result()
 
 
-def test_halves_of_streamed_pairs_travel_apart(pair: WorkerGroup) -> None:
+def test_halves_of_streamed_pairs_travel_separately(pair: WorkerGroup) -> None:
     stream = pair.stream(0, "numbered_weights_and_raise", 3, pairs=True)
     for version in range(3):
         found, weights = next(stream)
@@ -181,7 +181,7 @@ def test_a_worker_that_wants_to_exit_has_failed(pair: WorkerGroup) -> None:
         pair.call("exit")
 
 
-def test_a_worker_that_cannot_be_built_says_why(cluster: Cluster) -> None:
+def test_a_worker_that_cannot_be_built_reports_why(cluster: Cluster) -> None:
     with pytest.raises(WorkerError, match=r"^broken rank 1 of 2 failed in build:\nbroken_on_rank_1.*no such model"):
         cluster.spawn("broken", broken_on_rank_1, n=2)
 

@@ -1,4 +1,4 @@
-"""Machines are asked through Ray: two of them, imitated on this one by Ray's own test cluster."""
+"""Facts of machines through Ray: two of them, imitated on this one by Ray's own test cluster."""
 
 from __future__ import annotations
 

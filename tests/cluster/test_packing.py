@@ -38,7 +38,7 @@ def test_a_slice_takes_its_own_bytes_only() -> None:
     assert len(packed.head) < 1000
 
 
-def test_writable_values_are_copies_and_others_lie_in_place() -> None:
+def test_writable_values_are_copies_and_others_are_not() -> None:
     original = torch.zeros(4)
     packed = pack({"t": original, "n": numpy.zeros(3)})
     copy = unpack(packed, writable=True)

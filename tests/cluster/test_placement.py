@@ -29,7 +29,7 @@ def test_gpus_that_are_not_there_are_refused(ray_cluster: Cluster) -> None:
         ray_cluster.spawn("gpus", Worker, resources=Resources(gpus=100, bundle="main", bundle_gpus=100))
 
 
-def test_groups_of_a_bundle_share_its_place(ray_cluster: Cluster) -> None:
+def test_groups_of_a_bundle_share_its_gpus(ray_cluster: Cluster) -> None:
     together = Resources(cpus=0.5, bundle="main")
     with (
         ray_cluster.spawn("learner", Worker, resources=together) as learner,

@@ -58,7 +58,7 @@ def rows(update: WeightUpdate) -> list[torch.Tensor]:
     return list(update.tensors["w"].chunk(3))
 
 
-def test_a_worker_cuts_a_value_up_beside_its_calls(ray_cluster: Cluster) -> None:
+def test_a_worker_cuts_a_value_up_during_its_calls(ray_cluster: Cluster) -> None:
     with ray_cluster.spawn("env", Worker) as group:
         weights = group.submit_remote(0, "numbered_weights", version=3)[1]
         busy = group.submit_one(0, "stall", 20.0)
@@ -68,7 +68,7 @@ def test_a_worker_cuts_a_value_up_beside_its_calls(ray_cluster: Cluster) -> None
         assert not busy.done()
 
 
-def test_a_stalled_call_is_named_with_the_place_where_it_is(hasty: Cluster) -> None:
+def test_a_stalled_call_is_named_with_the_line_of_code(hasty: Cluster) -> None:
     with hasty.spawn("env", Worker) as group:
         started = time.monotonic()
         with pytest.raises(WorkerTimeout) as caught:
@@ -166,7 +166,7 @@ def test_the_loss_of_a_node_is_reported_from_that_of_a_process(words: str, lost:
     assert node_was_lost(RayError(words)) is lost
 
 
-def test_an_address_where_nobody_answers_is_refused_at_once() -> None:
+def test_an_address_without_a_server_is_refused_at_once() -> None:
     started = time.monotonic()
     with pytest.raises(UnreachableError, match=r"nothing answers at cluster.address='127.0.0.1:1'"):
         _check_reachable("127.0.0.1:1")

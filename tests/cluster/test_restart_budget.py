@@ -1,4 +1,4 @@
-"""Deaths far apart do not add up; deaths in a row do."""
+"""Deaths at long intervals do not add up; deaths in a row do."""
 
 from __future__ import annotations
 

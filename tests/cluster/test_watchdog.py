@@ -1,4 +1,4 @@
-"""Whom the watchdog of a cluster ends: what that cluster started, and nobody else."""
+"""What the watchdog of a cluster ends: the processes that the cluster started, and no others."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_raylet_that_is_stopped_is_ended(
     start: Start, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(watchdog, "_STOPPED_S", 0.1)
-    monkeypatch.setattr(watchdog, "_LOOK_S", 0.02)
+    monkeypatch.setattr(watchdog, "_CHECK_S", 0.02)
     raylet, _ = start(_SLEEP, None)
     reader, writer = os.pipe()
     with ThreadPoolExecutor() as pool:
@@ -95,7 +95,7 @@ def test_a_raylet_that_is_stopped_is_ended(
     assert f"raylet (pid {raylet.pid}) has been stopped" in capfd.readouterr().err
 
 
-def test_a_closed_terminal_keeps_nobody_from_cleaning_up(tmp_path: Path) -> None:
+def test_a_closed_terminal_does_not_prevent_cleaning_up(tmp_path: Path) -> None:
     folder = tmp_path / "rlinf-ray-a"
     folder.mkdir()
     reader, writer = os.pipe()

@@ -110,7 +110,7 @@ def test_an_adapter_without_its_layer_is_refused() -> None:
         WeightTaker().take(model(), WeightUpdate(1, tensors, partial=True))
 
 
-def test_where_weights_lie_is_said_in_json() -> None:
+def test_the_address_of_weights_travels_as_json() -> None:
     layout = Layout.of({"a": torch.zeros(2, 3), "b": torch.zeros((), dtype=torch.bfloat16)})
     address = SegmentAddress("/proc/1/fd/3", layout, 7, 1, 2, partial=True)
     assert SegmentAddress.of_message(address.message()) == address

@@ -254,7 +254,7 @@ def test_a_learner_with_several_sources_is_refused() -> None:
         connected([Learner(0, (0, 1, 0)), Learner(1, (0, 1, 0))], [Sampler()])
 
 
-def test_a_worker_without_an_engine_says_so() -> None:
+def test_a_worker_without_an_engine_reports_it() -> None:
     class Other(Sampler):
         def follow(self, order: str, options: Any, *, version: int) -> None:
             WeightFollower.follow(self, order, options, version=version)

@@ -163,7 +163,7 @@ def test_calls_of_the_learner_are_as_many_as_with_one_source() -> None:
         transport.send(1, lambda *_: None)
         learner.calls.clear()
         transport.send(2, lambda *_: None)
-        # Three rounds, in which every rank is asked once, for five parts.
+        # Three rounds, in which every rank is called once, for five parts.
         assert {name: learner.calls.count(name) // learner.size for name in set(learner.calls)} == wanted
 
 

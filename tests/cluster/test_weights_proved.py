@@ -166,7 +166,7 @@ def test_an_adapter_that_is_never_delivered_is_found(way: str) -> None:
 
 def test_a_sampler_that_cannot_read_its_weights_back_is_named_and_goes_on() -> None:
     class Own:
-        """A sampler of somebody's own."""
+        """A user's own sampler."""
 
         def load(self, update: WeightUpdate) -> Metrics:
             return NOTHING

@@ -108,7 +108,7 @@ def test_starts_that_the_seed_picks_are_paired_by_seed(trained: Path, capsys: py
         compare([str(after), str(scaled)])
 
 
-def test_an_evaluation_of_an_earlier_version_says_what_to_do(trained: Path, tmp_path: Path) -> None:
+def test_an_evaluation_of_an_earlier_version_is_refused_with_what_to_do(trained: Path, tmp_path: Path) -> None:
     path = saved(trained, 20)
     older = tmp_path / "older.json"
     older.write_text(json.dumps({**json.loads(path.read_text()), "outcomes": []}))

@@ -154,8 +154,8 @@ def test_minaris_datasets_are_opened_too(
 def test_another_speed_is_a_warning(base: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _written(tmp_path / "data", GOOD, SPEED)
     assert main(["check", base, *_overrides(tmp_path, *IMITATION)]) == 0
-    said = capsys.readouterr().out
-    assert f"recorded at {SPEED} steps a second, and CheckedCart-v0 declares {FPS} (render_fps)" in said
+    output = capsys.readouterr().out
+    assert f"recorded at {SPEED} steps a second, and CheckedCart-v0 declares {FPS} (render_fps)" in output
 
 
 @pytest.mark.parametrize(

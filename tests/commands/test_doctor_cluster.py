@@ -1,4 +1,4 @@
-"""What `rlinf doctor --cluster` says of machines; that it asks them is tests/cluster/test_nodes.py."""
+"""What `rlinf doctor --cluster` reports of machines; tests/cluster/test_nodes.py calls real ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_machines_that_fit_together() -> None:
     assert states(NODE, other) == {"machine 10.0.0.1": "ok", "machine 10.0.0.2": "ok", "shared disk": "ok"}
 
 
-def test_what_keeps_them_apart_is_named() -> None:
+def test_what_differs_between_them_is_named() -> None:
     other = replace(
         NODE,
         address="10.0.0.2",

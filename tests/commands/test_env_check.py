@@ -1,4 +1,4 @@
-"""`rlinf check` looks at a simulator before it is trained on, and says what it found in words."""
+"""`rlinf check` checks a simulator before training, and reports what it found in words."""
 
 from __future__ import annotations
 
@@ -224,20 +224,20 @@ def test_an_exported_policy_of_another_environment_is_explained(own: Path, capsy
     sys.modules.pop("loading")
 
 
-def test_a_module_beside_the_file_is_found(
+def test_a_module_next_to_the_file_is_found(
     own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the console script is started: without the folder that one is in."""
-    (own / "beside.py").write_text(written("beside"))
+    (own / "adjacent.py").write_text(written("adjacent"))
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(own))])
-    assert checked(own, "beside:beside-v0") == 0
-    (own / "importing.py").write_text("import a_module_that_nobody_has")
+    assert checked(own, "adjacent:adjacent-v0") == 0
+    (own / "importing.py").write_text("import a_module_that_is_missing")
     assert checked(own, "importing:Any-v0") == WRONG_CONFIG
-    assert "needs the module 'a_module_that_nobody_has', which is not installed" in capsys.readouterr().out
-    sys.modules.pop("beside")
+    assert "needs the module 'a_module_that_is_missing', which is not installed" in capsys.readouterr().out
+    sys.modules.pop("adjacent")
 
 
-def test_wrappers_are_looked_at_too(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrappers_are_checked_too(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own / "wrapped.py").write_text(
         written("wrapped")
         + "\nclass Stretch(gymnasium.ObservationWrapper):\n    def observation(self, seen):\n        return seen + 9\n"
@@ -265,7 +265,7 @@ def test_starts_that_repeat_only_with_a_seed_are_enough(own: Path, capsys: pytes
     sys.modules.pop("seeded")
 
 
-def test_an_id_that_nobody_registered_says_so(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unregistered_id_is_refused(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert checked(own, "CartPoel-v1") == WRONG_CONFIG
     assert "is not registered" in capsys.readouterr().out
 
@@ -277,9 +277,9 @@ def test_an_isolated_one_is_checked_where_it_lives(own: Path, capsys: pytest.Cap
     assert main(["check", str(recipe), "env.isolation=process"]) == WRONG_CONFIG
     assert "Such episodes are dropped" in capsys.readouterr().out
     assert "elsewhere" not in sys.modules
-    (own / "elsewhere.py").write_text("import a_module_that_nobody_has")
+    (own / "elsewhere.py").write_text("import a_module_that_is_missing")
     assert main(["check", str(recipe), "env.isolation=process"]) == WRONG_CONFIG
-    assert "a_module_that_nobody_has" in capsys.readouterr().out
+    assert "a_module_that_is_missing" in capsys.readouterr().out
 
 
 LONG = """

@@ -1,4 +1,4 @@
-"""`rlinf doctor` draws something before it says that cameras work, and survives drivers that do not."""
+"""`rlinf doctor` draws something before it reports that cameras work, and survives drivers that do not."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rlinf.config import ConfigErrors, load_mapping
 
 
 def test_what_breaks_in_there_is_reported_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert graphics._ask("print('ok', 'a GPU')", {}) == graphics.Drawn(True, "a GPU")
-    assert graphics._ask("raise OSError('no driver')", {}) == graphics.Drawn(False, "OSError: no driver")
-    assert graphics._ask("print('frames of one colour')", {}) == graphics.Drawn(False, "frames of one colour")
-    assert graphics._ask("import os; os.abort()", {}).detail == "exit code -6"
+    assert graphics._drawn_by("print('ok', 'a GPU')", {}) == graphics.Drawn(True, "a GPU")
+    assert graphics._drawn_by("raise OSError('no driver')", {}) == graphics.Drawn(False, "OSError: no driver")
+    assert graphics._drawn_by("print('frames of one colour')", {}) == graphics.Drawn(False, "frames of one colour")
+    assert graphics._drawn_by("import os; os.abort()", {}).detail == "exit code -6"
     monkeypatch.setattr(graphics, "_TIMEOUT_S", 0.2)
-    assert "no answer" in graphics._ask("import time; time.sleep(60)", {}).detail
+    assert "no answer" in graphics._drawn_by("import time; time.sleep(60)", {}).detail
 
 
-def test_findings_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_name_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "installed", lambda module: True)
     monkeypatch.setattr(doctor, "find_library", lambda name: "libEGL.so.1" if name == "EGL" else None)
     monkeypatch.setattr(doctor, "mujoco_draws", lambda renderer: graphics.Drawn(False, "frames of one colour"))
@@ -31,7 +31,7 @@ def test_findings_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "mesa-vulkan-drivers" in vulkan
 
 
-def test_simulators_of_their_own_are_looked_for(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulators_of_their_own_are_searched_for(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(str(tmp_path))
     output = [str(finding) for finding in doctor._own_environments()]
     assert any("make venvs/robosuite" in line for line in output)

@@ -9,7 +9,7 @@ from rlinf.commands.listing import CHOICES, listing
 from rlinf.config.recipes import recipes, sweep_recipes
 
 
-def test_a_plain_list_says_what_each_table_holds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plain_list_shows_what_each_table_holds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[2] for line in lines] == list(CHOICES)

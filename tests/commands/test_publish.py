@@ -1,4 +1,4 @@
-"""`rlinf publish`: a folder that others can use and judge, without secrets, and nothing sent unless asked."""
+"""`rlinf publish`: a folder that others can use and judge, without secrets, and nothing sent without --push."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_an_older_step_of_a_simulators_policy(tmp_path: Path, capsys: pytest.Cap
     assert "is not empty" in capsys.readouterr().err
 
 
-def test_push_sends_the_folder_and_says_what_the_hub_says(
+def test_push_sends_the_folder_and_prints_the_answer_of_the_hub(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import huggingface_hub
@@ -121,7 +121,7 @@ def test_push_sends_the_folder_and_says_what_the_hub_says(
 
     class Api:
         def create_repo(self, name: str, **options: Any) -> str:
-            if name == "nobody/refused":
+            if name == "owner/refused":
                 raise OSError("no account")
             calls.append((name, options))
             return f"https://hub/{name}"
@@ -134,5 +134,5 @@ def test_push_sends_the_folder_and_says_what_the_hub_says(
     assert "Sent to https://hub/me/model" in capsys.readouterr().out
     assert calls[0][1] == {"private": True, "exist_ok": True}
     assert calls[1][1]["folder_path"] == finished / "publish"
-    assert main(["publish", str(finished), "--push", "nobody/refused"]) == 2
+    assert main(["publish", str(finished), "--push", "owner/refused"]) == 2
     assert "no account" in capsys.readouterr().err

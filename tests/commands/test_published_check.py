@@ -49,9 +49,9 @@ def test_another_chunk_other_steps_and_an_unknown_key_are_findings(folder: Path)
     file.write_text(json.dumps({**json.loads(file.read_text()), "attention_sinks": 4}))
     found = published_findings(config(folder, "env.num_action_chunks=4", "policy.flow.checkpoint.steps=8"), [])
     assert not any(finding.serious for finding in found)
-    said = "\n".join(map(str, found))
+    output = "\n".join(map(str, found))
     for part in ("attention_sinks is not read", "3 of 5 actions, and here 4", "in 4 steps, and here in 8"):
-        assert part in said
+        assert part in output
 
 
 def test_a_folder_without_its_statistics_is_a_serious_finding(folder: Path) -> None:
@@ -180,8 +180,8 @@ def test_openvla_as_published_has_no_finding(tmp_path: Path) -> None:
         assert part in listed
     found = published_findings(openvla(tmp_path / "oft", "policy.vla.center_crop=1", "env.num_action_chunks=4"), [])
     assert [finding.serious for finding in found] == [False, False]
-    said = "\n".join(map(str, found))
-    assert "8 actions" in said
-    assert "center_crop: 0.9" in said
+    output = "\n".join(map(str, found))
+    assert "8 actions" in output
+    assert "center_crop: 0.9" in output
     (finding,) = published_findings(openvla(tmp_path / "oft", "policy.vla.checkpoint.decoding=sequential"), [])
     assert finding.serious

@@ -28,7 +28,7 @@ TEMPLATE = (
 
 @pytest.fixture
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run on a dataset of sums, with a reward function beside it."""
+    """A run on a dataset of sums, with a reward function next to it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     rows = [{"question": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(20)]
@@ -51,7 +51,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def saved_tokenizer(folder: Path, **config: Any) -> str:
-    """A folder with a tokenizer that has a chat template, and a model whose weights nobody has read yet."""
+    """A folder with a tokenizer that has a chat template, and a model whose weights are not read yet."""
     from rlinf.models.tokenizer import train_tokenizer
 
     tokenizer = train_tokenizer(["What is 1 + 1? [user] [me]"], vocab_size=300)
@@ -139,7 +139,7 @@ def test_what_training_would_stop_at_is_found(
 
 
 @pytest.mark.parametrize(("overrides", "words"), [*WRONG[::5], *WRONG[-3:]])
-def test_training_says_it_in_one_paragraph(
+def test_training_reports_it_in_one_paragraph(
     recipe: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], words: str
 ) -> None:
     assert main(["train", str(recipe), *overrides]) == WRONG_CONFIG
@@ -194,7 +194,9 @@ def test_prompts_are_shown_as_the_policy_reads_them(recipe: Path, capsys: pytest
     assert shown[5:7] == ["    | [system] Be brief.", "    | [user] What is 1 + 1?"]
 
 
-def test_a_chat_model_is_asked_for_the_form_of_the_answer(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_prompt_of_a_chat_model_requests_the_form_of_answers(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     chat = ["policy.architecture=null", f"policy.path={saved_tokenizer(recipe.parent / 'model')}"]
     rewarded = "env.kwargs.reward={correctness: 1, format: 0.1}"
     code, output = checked(capsys, recipe, *chat, rewarded)
@@ -223,10 +225,10 @@ def test_the_name_of_a_repository_may_be_downloaded_later_but_not_offline(
 ) -> None:
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
-    overrides = ["policy.architecture=null", "policy.path=nobody/no-such-model"]
+    overrides = ["policy.architecture=null", "policy.path=owner/no-such-model"]
     code, output = checked(capsys, recipe, *overrides)
     assert code == 0
-    assert "nobody/no-such-model is neither a folder nor in this machine's cache" in output
+    assert "owner/no-such-model is neither a folder nor in this machine's cache" in output
     assert "What is 0 + 1?" in output
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     code, output = checked(capsys, recipe, *overrides)
@@ -234,13 +236,13 @@ def test_the_name_of_a_repository_may_be_downloaded_later_but_not_offline(
     assert "HF_HUB_OFFLINE forbids the download" in output
 
 
-def test_a_rewarded_format_that_no_prompt_asks_for_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rewarded_format_that_no_prompt_requests_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rewarded = "env.kwargs.reward={correctness: 1, format: 0.1}"
     tools = ["env.id=rlinf_envs:rlinf/MathToolLoop-v0", "env.max_turns=8"]
-    asked = 'env.kwargs.prompt_template="{question} Answer in \\\\boxed{}."'
+    requested = 'env.kwargs.prompt_template="{question} Answer in \\\\boxed{}."'
     assert "responses need" not in checked(capsys, recipe)[1]
     assert "responses need \\boxed to earn" in checked(capsys, recipe, rewarded)[1]
-    assert "responses need" not in checked(capsys, recipe, rewarded, asked)[1]
+    assert "responses need" not in checked(capsys, recipe, rewarded, requested)[1]
     assert "responses need <calc> to earn" in checked(capsys, recipe, *tools)[1]
     shown = checked(capsys, recipe, rewarded, "sft.steps=5", "sft.lr=0.001", "sft.warmup_steps=1")[1]
     assert "responses need" not in shown
@@ -277,13 +279,13 @@ def test_the_file_alone_opens_nothing(recipe: Path, capsys: pytest.CaptureFixtur
 def test_a_dataset_whose_responses_cannot_be_graded_is_for_supervised_training_alone(
     recipe: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    row = {"prompt": "Say hi", "response": "Hello there, friend!"}
+    row = {"prompt": "Greet me", "response": "Hello there, friend!"}
     (recipe.parent / "pairs.jsonl").write_text(f"{json.dumps(row)}\n" * 4)
     pairs = ["env.kwargs={path: pairs.jsonl, response_field: response}", "sft.steps=2"]
     for more in (pairs, [*pairs, "evaluation.size=0", "sft.steps=0"]):
-        code, said = checked(capsys, recipe, *more)
+        code, output = checked(capsys, recipe, *more)
         assert code == WRONG_CONFIG
-        assert "there is no answer to grade responses to 'Say hi' by" in said
-    code, said = checked(capsys, recipe, *pairs, "evaluation.size=0")
-    assert code == 0, said
-    assert "`rlinf train` would stop after the warm start; `rlinf sft` does that alone." in said
+        assert "there is no answer to grade responses to 'Greet me' by" in output
+    code, output = checked(capsys, recipe, *pairs, "evaluation.size=0")
+    assert code == 0, output
+    assert "`rlinf train` would stop after the warm start; `rlinf sft` does that alone." in output

@@ -18,12 +18,12 @@ from rlinf.config import Config, load_mapping
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Runs that take known times: (steps, steps of the warm start) of each."""
-    asked: list[tuple[int, int]] = []
+    requested: list[tuple[int, int]] = []
 
     def lines(_config: Config, *, steps: int, warm_steps: int) -> tuple[list[dict[str, Any]], float]:
-        asked.append((steps, warm_steps))
+        requested.append((steps, warm_steps))
         made = [
-            {"step": place - warm_steps, "time/sft_step_s": 9.0 if place == 0 else 0.1} for place in range(warm_steps)
+            {"step": index - warm_steps, "time/sft_step_s": 9.0 if index == 0 else 0.1} for index in range(warm_steps)
         ]
         made.append({"step": 0, "time/evaluation_s": 3.0})
         for step in range(1, steps + 1):
@@ -32,25 +32,25 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         return made, 5.0
 
     monkeypatch.setattr(timing, "_measured", lines)
-    return asked
+    return requested
 
 
 def test_the_parts_add_up_and_the_assumption_has_its_upper_bound(
     tmp_path: Path, measured: list[tuple[int, int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """40 steps of 4 s, 3 evaluations of 3 s, 30 of the warm start of 0.1 s, 5 s beside; tokens may double (4 of 2)."""
+    """40 steps of 4 s, 3 evaluations of 3 s, 30 of the warm start of 0.1 s, 5 s of other work; tokens may double."""
     sections = {"run": {"max_steps": 40}, "evaluation": {"size": 8, "every": 20}, "sft": {"steps": 30}}
     timing.time_run(config(tmp_path, **sections))
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert measured == [(0, 10), (4, 30)]
-    rows = {line.split("  ")[1]: line.split("  ")[-1].strip() for line in said.splitlines() if line.startswith("  ")}
+    rows = {line.split("  ")[1]: line.split("  ")[-1].strip() for line in output.splitlines() if line.startswith("  ")}
     assert rows["start and end"] == "5 s"
     assert rows["warm start"] == "3 s"
     assert rows["steps"] == "2 min 40 s"
     assert rows["evaluations"] == "9 s"
     assert rows["in all"] == "2 min 57 s"
-    assert "Responses stay as long as measured: 2 tokens of at most 4." in said
-    assert "With the longest responses or episodes that are allowed: 4 min 57 s." in said
+    assert "Responses stay as long as measured: 2 tokens of at most 4." in output
+    assert "With the longest responses or episodes that are allowed: 4 min 57 s." in output
 
 
 def test_a_long_warm_start_is_not_made_whole(
@@ -122,8 +122,8 @@ def test_a_run_is_measured_and_leaves_nothing_behind(
     file.write_text(yaml.safe_dump(given))
     before = sorted(Path().iterdir())
     assert main(["check", str(file), "--time", "--no-build"]) == 0
-    said = capsys.readouterr().out
-    assert "5 x " in said
-    assert ("warm start" in said.partition("Time on this machine")[2]) == (kind == "text")
+    output = capsys.readouterr().out
+    assert "5 x " in output
+    assert ("warm start" in output.partition("Time on this machine")[2]) == (kind == "text")
     assert not folder.exists()
     assert sorted(Path().iterdir()) == before

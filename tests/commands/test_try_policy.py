@@ -16,7 +16,7 @@ REWARD = "def loud(*, prompt, response, answer, row):\n    return 0.5\n"
 
 @pytest.fixture
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model with random weights on a dataset of sums, with a reward function beside it."""
+    """A model with random weights on a dataset of sums, with a reward function next to it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "try_rewards.py").write_text(REWARD)

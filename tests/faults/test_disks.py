@@ -23,19 +23,19 @@ ROOM_KB = 4096
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of a few MB; only root can make one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={ROOM_KB}k", "tmpfs", str(place)]
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={ROOM_KB}k", "tmpfs", str(disk)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("only root can mount a small disk")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-def fill(place: Path, leave: int) -> Path:
+def fill(disk: Path, leave: int) -> Path:
     """Takes all the room of a disk but about ``leave`` bytes."""
-    filler = place / "filler"
-    free = os.statvfs(place)
+    filler = disk / "filler"
+    free = os.statvfs(disk)
     filler.write_bytes(bytes(max(0, free.f_bavail * free.f_bsize - leave)))
     return filler
 
@@ -54,9 +54,9 @@ def test_a_full_disk_is_called_that_and_the_run_goes_on_when_there_is_room(
     file = stopped.file(folder, tmp_path / "run.yaml")
     filler = fill(small_disk, leave)
     assert main(["train", str(file)]) in (1, 2)
-    said = capsys.readouterr().err.strip()
-    assert f"disk full at {folder}" in said
-    assert "\n" not in said
+    output = capsys.readouterr().err.strip()
+    assert f"disk full at {folder}" in output
+    assert "\n" not in output
     assert [path.name for path in (folder / "checkpoints").iterdir() if not path.name.startswith("step_")] == []
     assert not list(folder.rglob("*.writing"))
     newest = Checkpoints(folder / "checkpoints").survey().newest
@@ -130,12 +130,12 @@ def test_a_read_only_directory_is_one_sentence(
     folder = copied(stopped.folder, small_disk / "run")
     file = stopped.file(folder, tmp_path / "run.yaml")
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    for place in (folder, small_disk / "new"):
-        assert main(["train", str(file), f"run.dir={place}"]) == 2
-        said = capsys.readouterr().err.strip()
-        assert f"run.dir: {place}" in said
-        assert "cannot be written (Read-only file system)" in said
-        assert "\n" not in said
+    for target in (folder, small_disk / "new"):
+        assert main(["train", str(file), f"run.dir={target}"]) == 2
+        output = capsys.readouterr().err.strip()
+        assert f"run.dir: {target}" in output
+        assert "cannot be written (Read-only file system)" in output
+        assert "\n" not in output
     # Reading needs no writing.
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
 
@@ -145,11 +145,11 @@ def test_a_directory_that_is_a_file_is_one_sentence(
 ) -> None:
     (tmp_path / "run").write_text("")
     file = stopped.file(tmp_path / "other")
-    for place in ("run", "run/below"):
-        assert main(["train", str(file), f"run.dir={tmp_path / place}"]) == 2
-        said = capsys.readouterr().err.strip()
-        assert said.startswith(f"run.dir: {tmp_path / 'run'}")
-        assert "\n" not in said
+    for name in ("run", "run/below"):
+        assert main(["train", str(file), f"run.dir={tmp_path / name}"]) == 2
+        output = capsys.readouterr().err.strip()
+        assert output.startswith(f"run.dir: {tmp_path / 'run'}")
+        assert "\n" not in output
 
 
 @pytest.mark.parametrize("name", ["with spaces", "ü 名 😀", "a%b", "'quoted\"", "-x", "[x]"])

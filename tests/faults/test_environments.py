@@ -1,4 +1,4 @@
-"""Whatever an environment is or does: it is trained on, or refused in a paragraph that says what went wrong."""
+"""Whatever an environment is or does: it is trained on, or refused in a paragraph that names what went wrong."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def test_spaces_without_a_fixed_size_are_refused_with_advice(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", REPORTED)
-def test_what_went_wrong_is_said_first_and_shortly(case: str) -> None:
+def test_what_went_wrong_is_reported_first_and_shortly(case: str) -> None:
     with pytest.raises(UserError, match=f"(?s){REPORTED[case]}") as raised:
         rollout(case, timeout_s=0.1 if "hangs" in case else 60.0).collect(0)
     words = str(raised.value)
     assert "Zoo-v0" in words.splitlines()[0]
     assert len(words.splitlines()) <= 14
-    assert "rlinf/rollouts" not in words, "frames of ours say nothing to the environment's author"
+    assert "rlinf/rollouts" not in words, "frames of ours do not help the environment's author"
 
 
 def test_the_terminal_shows_one_paragraph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +98,6 @@ def test_the_terminal_shows_one_paragraph(tmp_path: Path, capsys: pytest.Capture
     file.write_text("{}\n")
     more = ["cluster.backend=local", f"run.dir={tmp_path / 'run'}", "logging.progress=none", "evaluation.size=0"]
     assert main(["train", str(file), *given, *algorithm, *more]) != 0
-    said = "".join(capsys.readouterr())
-    assert "RuntimeError: no such joint" in said
-    assert "Traceback" not in said
+    output = "".join(capsys.readouterr())
+    assert "RuntimeError: no such joint" in output
+    assert "Traceback" not in output

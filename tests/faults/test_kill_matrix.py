@@ -1,7 +1,7 @@
 """Every signal to every process at every moment of a run on Ray; nightly (marker slow).
 
 However the run takes it, it ends by itself, leaves no process and no file of Ray, and then goes on to the weights of a
-run that nobody disturbed: by the same command where the driver was killed, otherwise in one process, for time.
+run without a kill: by the same command where the driver was killed, otherwise in one process, for time.
 `RLINF_KILL_MATRIX="kill-learner-step term-driver"` picks cases.
 """
 
@@ -23,7 +23,7 @@ SIGNALS = {
 }
 VICTIMS = ("driver", "learner", "sampler", "env", "raylet")
 POLITE = {"term": 143, "hup": 129, "int": 130}
-"""Exit codes of a driver that is asked to end."""
+"""Exit codes of a driver that is signalled to end."""
 _PICKED = os.environ.get("RLINF_KILL_MATRIX", "").split()
 CASES = [
     (name, victim, moment)

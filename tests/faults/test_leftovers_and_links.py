@@ -51,7 +51,7 @@ def test_only_what_the_living_write_stays(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_jumps_takes_nothing_from_the_living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another machine writes is as old as the file system says, whatever this machine's clock says."""
+    """What another machine writes has the age that the file system gives it, whatever this machine's clock."""
     path = tmp_path / f".summary.json.elsewhere.{2**22 + 1}.writing"
     path.write_text("part")
     later = time.time() + 1e6
@@ -72,11 +72,11 @@ def test_a_failed_flush_names_its_file(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_result_that_cannot_be_saved_is_reported(tmp_path: Path) -> None:
-    said: list[str] = []
-    with unless_read_only(tmp_path, said.append):
+    notes: list[str] = []
+    with unless_read_only(tmp_path, notes.append):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "evaluations")
-    assert said == ["evaluations could not be written (Read-only file system): the result is not saved"]
-    with pytest.raises(OSError, match="I/O"), unless_read_only(tmp_path, said.append):
+    assert notes == ["evaluations could not be written (Read-only file system): the result is not saved"]
+    with pytest.raises(OSError, match="I/O"), unless_read_only(tmp_path, notes.append):
         raise OSError(errno.EIO, "I/O error")
 
 

@@ -54,9 +54,9 @@ def test_the_second_start_names_the_first(
             path.rename(folder / path.name)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     assert main(["train", str(stopped.file(folder))]) == 2
-    said = capsys.readouterr().err.strip()
-    assert f"{folder} is in use by pid {holder.pid} on {named.host} since {named.since}" in said
-    assert "\n" not in said
+    output = capsys.readouterr().err.strip()
+    assert f"{folder} is in use by pid {holder.pid} on {named.host} since {named.since}" in output
+    assert "\n" not in output
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     # Those who only read are welcome.
     for command in (["report", str(folder)], ["eval", str(folder)], ["watch", str(folder), "--episodes", "1"]):
@@ -88,7 +88,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
         os._exit(0)
     try:
         os.read(ready, 1)
-        lock._forget()  # as a death does: nobody unlocks, the handle is gone
+        lock._forget()  # as a death does: no process unlocks, the handle is gone
         again = RunLock.take(tmp_path)
         named = Holder.read(tmp_path / NAME)
         assert named is not None
@@ -139,7 +139,7 @@ class TestOverDisksWithoutLocks:
         assert named.pid == os.getpid()
         lock.release()
 
-    def test_without_any_locks_the_process_is_looked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_any_locks_the_process_is_checked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(run_lock, "_flock", lambda _handle: None)
         path = tmp_path / NAME
         mine = Holder.this_process()

@@ -42,19 +42,19 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_a_template_without_an_end_is_named_in_any_thread() -> None:
-    said: list[str] = []
+    errors: list[str] = []
 
     def render() -> None:
         try:
             rendered(Endless(), [], prompt=True, variables={})
         except TimeLimitError as error:
-            said.append(str(error))
+            errors.append(str(error))
 
     thread = threading.Thread(target=render)
     thread.start()
     render()
     thread.join()
-    assert said == ["one rendering takes more than 0.2 s"] * 2
+    assert errors == ["one rendering takes more than 0.2 s"] * 2
     with pytest.raises(TemplateTooSlowError, match=r"data\.chat_template: the tokenizer's template can't be rendered"):
         PromptRenderer(Endless()).prompt("question")
 
@@ -83,7 +83,7 @@ def test_code_that_comes_with_a_model_is_not_run(tmp_path: Path) -> None:
         "for load in (checkpoint_config, load_causal_lm, load_tokenizer):\n"
         "    try:\n        load(sys.argv[1])\n    except PolicyError as error:\n        print('refused')\n"
     )
-    # Whoever sits at the terminal, or pipes into it, may answer a question with yes.
+    # A user at the terminal, or a pipe into it, may answer a question with yes.
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)], input="y\n" * 9, capture_output=True, text=True, check=True
     )

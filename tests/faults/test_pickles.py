@@ -94,9 +94,9 @@ def test_a_payload_in_a_checkpoint_does_not_run(
     write_manifest(checkpoint)  # an attacker writes the checksums too
     for command in (["train", str(stopped.file(folder))], ["eval", str(folder)]):
         assert main(command) == 2
-        said = capsys.readouterr().err
-        assert "driver.pt holds objects that would have to be unpickled" in said
-        assert "Traceback" not in said
+        output = capsys.readouterr().err
+        assert "driver.pt holds objects that would have to be unpickled" in output
+        assert "Traceback" not in output
     assert not mark.exists()
 
 
@@ -113,13 +113,13 @@ def earlier_module(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("earlier_module")
 def test_batches_of_earlier_versions_load_under_the_columns_new_names(tmp_path: Path) -> None:
     """`rollout_logprobs` was `logprobs` and `old_values` was `values`, in plain files and in pickles before them."""
-    said, judged = torch.randn(1, 2), torch.randn(1, 2)
+    logprobs, values = torch.randn(1, 2), torch.randn(1, 2)
     earlier = {
         "inputs": {},
         "actions": torch.zeros(1, 2, dtype=torch.int64),
         "mask": torch.ones(1, 2, dtype=torch.bool),
-        "logprobs": said,
-        "values": judged,
+        "logprobs": logprobs,
+        "values": values,
         "rewards": torch.zeros(1),
         "group_ids": torch.zeros(1, dtype=torch.int64),
         "policy_version": torch.zeros(1, 2, dtype=torch.int32),
@@ -128,8 +128,8 @@ def test_batches_of_earlier_versions_load_under_the_columns_new_names(tmp_path: 
     vars(pickled).update(earlier)
     torch.save({"plain": {"$kind": "Batch", "fields": earlier}, "pickled": pickled}, tmp_path / "state.pt")
     for batch in load_plain(tmp_path / "state.pt").values():
-        assert batch.rollout_logprobs.equal(said)
-        assert batch.old_values.equal(judged)
+        assert batch.rollout_logprobs.equal(logprobs)
+        assert batch.old_values.equal(values)
 
 
 def test_columns_that_were_fields_of_the_batch_load_into_their_groups(tmp_path: Path) -> None:

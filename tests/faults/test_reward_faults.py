@@ -1,4 +1,4 @@
-"""Custom rewards that fail in every way, and settings that do not mean what they say: one paragraph each."""
+"""Custom rewards that fail in every way, and settings without the effect of their names: one paragraph each."""
 
 import os
 import time

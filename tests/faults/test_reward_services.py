@@ -74,12 +74,12 @@ def test_a_service_that_drips_is_given_up_in_time(start: bytes) -> None:
 
 
 def test_a_redirect_takes_no_headers_elsewhere() -> None:
-    asked: list[bytes] = []
-    with service(lambda connection: asked.append(connection.recv(65536))) as elsewhere:
+    received: list[bytes] = []
+    with service(lambda connection: received.append(connection.recv(65536))) as elsewhere:
         there = f"HTTP/1.1 302 Found\r\nLocation: {elsewhere}\r\nContent-Length: 0\r\n\r\n".encode()
         with service(lambda connection: connection.sendall(there)) as address, pytest.raises(TermFailure, match="302"):
             post(address.replace("user:s3cret@", ""), {}, headers={"Authorization": "Bearer t0ken"}, timeout_s=5)
-    assert asked == []
+    assert received == []
 
 
 def test_no_message_shows_what_stands_in_an_address() -> None:
@@ -97,11 +97,11 @@ def test_no_message_shows_what_stands_in_an_address() -> None:
 def test_a_service_that_is_dead_is_reported_once_each_time() -> None:
     first = FirstSteps(CONFIG)
     dead, alive = {"reward_failures/http": 4.0}, {"reward_failures/http": 1.0, "algorithm/reward_mean": 1.0}
-    said = [first.add(step, dead if step in (1, 2, 3, 4, 6, 7, 8, 9) else alive) for step in range(1, 10)]
-    assert [step for step, warnings in enumerate(said, 1) if warnings] == [FIRST_STEPS, 8]
-    assert str(said[2][0]) == (
+    by_step = [first.add(step, dead if step in (1, 2, 3, 4, 6, 7, 8, 9) else alive) for step in range(1, 10)]
+    assert [step for step, warnings in enumerate(by_step, 1) if warnings] == [FIRST_STEPS, 8]
+    assert str(by_step[2][0]) == (
         "The service of env.kwargs.reward.http (http://judge.local/grade) failed for every response in the first 3 "
         "training iterations. They are masked or count 0: nothing was learned from them. Start the service, or correct "
         "its address."
     )
-    assert "in the last 3 training iterations" in str(said[7][0])
+    assert "in the last 3 training iterations" in str(by_step[7][0])

@@ -46,14 +46,14 @@ def sha256(folder: Path) -> str:
     return str(json.loads((folder / "summary.json").read_text())["params_sha256"])
 
 
-def ends_well(code: int, said: str, name: str) -> None:
+def ends_well(code: int, output: str, name: str) -> None:
     """Done, or one sentence about the file, under it the settings that it changes; never a traceback."""
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     if code != 0:
         assert code in (1, 2)
-        complaint = [line for line in said.splitlines() if line.strip() and not line.startswith("  ")]
-        assert len(complaint) <= 3, said
-        assert Path(name).name in said or Path(name).parent.name in said, said
+        complaint = [line for line in output.splitlines() if line.strip() and not line.startswith("  ")]
+        assert len(complaint) <= 3, output
+        assert Path(name).name in output or Path(name).parent.name in output, output
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -89,9 +89,9 @@ def test_where_no_checkpoint_is_whole_nothing_is_begun_again(
     before = (folder / "metrics.jsonl").read_text()
     for command in ("train", "eval", "watch"):
         assert main(COMMANDS[command](stopped.file(folder), folder)) == 2
-        said = capsys.readouterr().err
-        assert re.search(r"step_000002: learner\.pt is damaged.*step_000001: learner\.pt is damaged", said), said
-        ends_well(2, said, "checkpoints")
+        output = capsys.readouterr().err
+        assert re.search(r"step_000002: learner\.pt is damaged.*step_000001: learner\.pt is damaged", output), output
+        ends_well(2, output, "checkpoints")
     assert (folder / "metrics.jsonl").read_text() == before
 
 
@@ -131,7 +131,7 @@ def test_state_without_a_key_is_passed_over(stopped: Stopped, tmp_path: Path) ->
     del state["stage"]
     path.write_text(json.dumps({**state, "files": {}}))
     (newest(folder) / "manifest.json").unlink()
-    assert Checkpoints(folder / "checkpoints").survey().damaged == ["step_000002: state.json does not say stage"]
+    assert Checkpoints(folder / "checkpoints").survey().damaged == ["step_000002: state.json lacks stage"]
 
 
 @pytest.mark.parametrize("name", ["step_best", "step_", "step_7", "step_000009x", "notes"])
@@ -146,7 +146,7 @@ def test_other_names_among_the_checkpoints_are_ignored(stopped: Stopped, tmp_pat
     assert (folder / "checkpoints" / name).exists()
 
 
-def test_asking_for_the_newest_checkpoint_changes_nothing_and_reads_it_once(
+def test_finding_the_newest_checkpoint_changes_nothing_and_reads_it_once(
     stopped: Stopped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rlinf.train import checkpoints
@@ -165,13 +165,13 @@ def test_asking_for_the_newest_checkpoint_changes_nothing_and_reads_it_once(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("place", range(len(FILES)))
+@pytest.mark.parametrize("index", range(len(FILES)))
 def test_every_command_ends_well_over_a_damaged_file(
-    stopped: Stopped, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: int, command: str
+    stopped: Stopped, tmp_path: Path, capsys: pytest.CaptureFixture[str], index: int, command: str
 ) -> None:
     """Each file with each command, and of the kinds of damage one in turn: all of them run at night."""
-    kind = list(DAMAGE)[(place + list(COMMANDS).index(command)) % len(DAMAGE)]
-    _try(stopped, tmp_path, capsys, FILES[place], kind, command)
+    kind = list(DAMAGE)[(index + list(COMMANDS).index(command)) % len(DAMAGE)]
+    _try(stopped, tmp_path, capsys, FILES[index], kind, command)
 
 
 @pytest.mark.slow

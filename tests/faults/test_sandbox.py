@@ -43,7 +43,7 @@ def test_a_harmless_program_reads_and_prints(sandbox: Sandbox) -> None:
     assert outcome == Outcome("done", '"two \\"words\\""\n')
 
 
-def test_a_program_that_raises_says_where(sandbox: Sandbox) -> None:
+def test_a_program_that_raises_reports_where(sandbox: Sandbox) -> None:
     outcome = sandbox.run("x = 1\ny = x / 0\n")
     assert outcome.status == "failed"
     assert outcome.output.startswith('Traceback (most recent call last):\n  File "/tmp/program.py", line 2')
@@ -81,9 +81,9 @@ def test_there_is_no_network(sandbox: Sandbox) -> None:
 def test_there_are_no_files_but_its_own(sandbox: Sandbox, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    places = [str(secret), "/etc/passwd", "/proc/self/environ", str(Path(__file__))]
+    paths = [str(secret), "/etc/passwd", "/proc/self/environ", str(Path(__file__))]
     outcome = sandbox.run(
-        f"import os\nprint([place for place in {places!r} if os.path.exists(place)])\n"
+        f"import os\nprint([path for path in {paths!r} if os.path.exists(path)])\n"
         "open('/tmp/mine', 'w').write('mine')\nprint(open('/tmp/mine').read(), dict(os.environ))\n"
         "try:\n    open(os.__file__, 'w')\nexcept OSError as error:\n    print('refused')\n"
     )

@@ -65,9 +65,9 @@ def test_no_message_about_a_configuration_shows_a_secret(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], overrides: list[str]
 ) -> None:
     assert main(["check", str(experiment(tmp_path / "run")), *overrides]) == 2
-    said = "".join(capfd.readouterr())
-    assert FROM_ENVIRONMENT not in said
-    assert "${oc.env:MY_SECRET}" in said
+    output = "".join(capfd.readouterr())
+    assert FROM_ENVIRONMENT not in output
+    assert "${oc.env:MY_SECRET}" in output
 
 
 def test_hidden_values_are_hidden_in_whatever_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +105,8 @@ def test_a_run_keeps_no_secret_and_resumes(
     assert kept["env"]["kwargs"]["seed"] == "${oc.env:MY_SEED}"
     assert main(["train", str(file), "run.max_steps=2"]) == 0
     assert main(["eval", str(folder)]) == 0
-    said = capsys.readouterr()
-    assert not any(secret in said.out + said.err for secret in (FROM_ENVIRONMENT, LITERAL))
+    output = capsys.readouterr()
+    assert not any(secret in output.out + output.err for secret in (FROM_ENVIRONMENT, LITERAL))
     # A variable of `cluster.env` that is gone is not missed; one that the run depends on is, by name.
     monkeypatch.delenv("MY_SECRET")
     assert load_stored(folder / "config.yaml").cluster.env == {}

@@ -66,9 +66,9 @@ def test_what_the_machine_refuses_names_the_file(
 
     monkeypatch.setattr("rlinf.commands.listing.listing", refuse)
     assert cli.main(["list", "losses"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"/data/rows: {os.strerror(number)}")
-    assert "Traceback" not in said
+    output = capsys.readouterr().err
+    assert output.startswith(f"/data/rows: {os.strerror(number)}")
+    assert "Traceback" not in output
 
 
 def test_other_streams_are_left_alone() -> None:

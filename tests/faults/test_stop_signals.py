@@ -1,5 +1,5 @@
 """Ctrl-C, SIGTERM and SIGHUP in every phase of a run: a checkpoint of that moment, one sentence, and a run that goes on
-from there to the weights and metrics of one that nobody disturbed."""
+from there to the weights and metrics of one without a signal."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _signal_once(monkeypatch: pytest.MonkeyPatch, method: str, number: int, *, a
     monkeypatch.setattr(owner, method, disturbed)
 
 
-def test_signals_that_come_together_are_one_and_those_that_go_on_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_that_come_together_are_one_and_those_that_go_on_are_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGTERM and SIGHUP of one moment stop a run once; of a signal every 0.15 s the third is the second."""
     clock = iter([10.0, 10.01, 10.15, 10.3, 10.45])
     monkeypatch.setattr(signals.time, "monotonic", lambda: next(clock))
@@ -83,7 +83,7 @@ def test_signals_that_come_together_are_one_and_those_that_go_on_are_heard(monke
 
 
 @pytest.mark.parametrize(
-    ("method", "at", "number", "place"),
+    ("method", "at", "number", "checkpoint"),
     [
         ("mark", 2, signal.SIGTERM, "step 1 of the warm start"),
         ("evaluate", 1, signal.SIGINT, "the end of the warm start"),
@@ -100,19 +100,19 @@ def test_a_stopped_run_goes_on_to_the_very_same_end(
     method: str,
     at: int,
     number: int,
-    place: str,
+    checkpoint: str,
 ) -> None:
     with monkeypatch.context() as disturbance:
         _signal_once(disturbance, method, number, at=at)
         with pytest.raises(Stopped) as stopped:
             run(_config(tmp_path), report=False)
     assert stopped.value.exit_code == 128 + number
-    assert str(stopped.value).endswith(f"; the same command continues from {place}.")
+    assert str(stopped.value).endswith(f"; the same command continues from {checkpoint}.")
     run(_config(tmp_path), report=False)
     assert _outcome(tmp_path) == undisturbed
 
 
-def test_the_command_line_says_it_in_one_sentence(
+def test_the_command_line_reports_it_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "run.yaml"
@@ -125,7 +125,7 @@ def test_the_command_line_says_it_in_one_sentence(
     )
 
 
-def test_an_evaluation_that_is_stopped_says_that_nothing_is_saved() -> None:
+def test_an_evaluation_that_is_stopped_reports_that_nothing_is_saved() -> None:
     with (
         pytest.raises(Stopped, match=r"^Interrupted; nothing of this evaluation is saved, and the same"),
         stopped_with(UNSAVED),
@@ -193,11 +193,11 @@ def test_a_second_signal_ends_a_process_that_is_in_native_code(section: str) -> 
             time.sleep(1.0)  # signals within 0.2 s count as one, also when a busy machine delivers them late
             assert process.poll() is None
             process.send_signal(number)
-        recorded, said = process.communicate(timeout=20)
+        recorded, output = process.communicate(timeout=20)
     assert process.returncode == 130
     assert recorded == (RECORDED.decode() if "as_interrupts" in section else "")
-    assert said.startswith("SIGTERM: stopping as soon as the state can be saved; once more to stop at once.\n")
-    assert said.endswith("SIGINT: ended at once; the same command continues from the last checkpoint.\n")
+    assert output.startswith("SIGTERM: stopping as soon as the state can be saved; once more to stop at once.\n")
+    assert output.endswith("SIGINT: ended at once; the same command continues from the last checkpoint.\n")
 
 
 LATE = """
@@ -235,7 +235,7 @@ def test_ignored_signals_stay_ignored_and_handlers_are_given_back() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_libraries_that_know_only_ctrl_c_hear_of_other_signals() -> None:
+def test_libraries_that_handle_only_ctrl_c_receive_other_signals() -> None:
     recorded: list[bool] = []
 
     def stopped_inside(*, caught: bool) -> int:

@@ -53,7 +53,7 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "answers": ("", "answer: ", ""),
     "conclusions": ("", "is the answer ", ""),
     "dollars": ("", "$", ""),
-    "dollars apart": ("the answer is ", "$ ", ""),
+    "separate dollars": ("the answer is ", "$ ", ""),
     "escapes": (r"\boxed{", "\\", "}"),
     "commands": (r"\boxed{", r"\text", "{x}}"),
     "a variable": (r"\boxed{x_", "a", "=1}"),
@@ -120,7 +120,7 @@ def test_every_shape_takes_linear_time(shape: str, work: Callable[[str], None]) 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_longest_answers_that_are_looked_into_take_bounded_time(shape: str) -> None:
+def test_the_longest_answers_that_are_parsed_take_bounded_time(shape: str) -> None:
     assert max(_cpu_s(_grade, _text(shape, size)) for size in (400, 1000)) < 0.5
 
 

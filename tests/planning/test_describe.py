@@ -54,7 +54,7 @@ def test_the_architecture_is_read_from_a_folder(tmp_path: Path) -> None:
 
 
 def test_an_unknown_architecture_is_not_guessed() -> None:
-    assert decoder_shape(PolicyConfig(path="somebody/something")) is None
+    assert decoder_shape(PolicyConfig(path="owner/something")) is None
     assert decoder_shape(PolicyConfig(architecture={"model_type": "mamba"})) is None
 
 
@@ -90,15 +90,15 @@ def test_keys_and_values_that_are_set_aside_count() -> None:
 
 
 def test_how_far_generation_runs_ahead_and_what_makes_a_batch() -> None:
-    def said(*settings: str) -> str | None:
+    def generation(*settings: str) -> str | None:
         return dict(dict(plan(load(QUICKSTART, settings)).sections)["Batch of a step"]).get("generation")
 
-    assert said() is None
-    in_order = said("rollout.staleness=2")
+    assert generation() is None
+    in_order = generation("rollout.staleness=2")
     assert in_order is not None
     assert "in the order in which they were begun (rollout.over_sampling: 2 takes" in in_order
     complete_first = "at most 2 iterations ahead; batches take what is complete first"
-    assert said("rollout.staleness=2", "rollout.over_sampling=2") == complete_first
+    assert generation("rollout.staleness=2", "rollout.over_sampling=2") == complete_first
     simulated = dict(dict(plan(load("cartpole_ppo", ["rollout.staleness=1"])).sections)["Batch of a step"])
     assert simulated["generation"] == "at most 1 iteration ahead, whole batches"
 
@@ -112,7 +112,7 @@ def test_how_far_generation_runs_ahead_and_what_makes_a_batch() -> None:
         ({"adv_type": "grpo", "add_token_level_kl": "true", "kl_coef": 0.01}, True),
     ],
 )
-def test_a_token_level_kl_keeps_a_reference_whoever_asks_for_it(options: dict[str, object], kept: bool) -> None:
+def test_a_token_level_kl_keeps_a_reference_by_default_and_by_key(options: dict[str, object], kept: bool) -> None:
     """The REINFORCE++ estimators subtract it by default."""
     written = {"adv_type": "reinforce_pp", **options}
     config = load(QUICKSTART, [f"algorithm.{name}={value}" for name, value in written.items()])

@@ -1,4 +1,4 @@
-"""A plan on a machine without GPUs says what it lacks, and counts memory as the run will use it."""
+"""A plan on a machine without GPUs reports what it lacks, and counts memory as the run will use it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_sixteen_bits_that_a_cpu_emulates(
     assert (BF16 in _plan(policy={"dtype": dtype})) == warned
 
 
-def test_sizes_for_gpus_say_how_many_are_needed() -> None:
+def test_sizes_for_gpus_report_how_many_are_needed() -> None:
     reported = _plan(learner={"backend": "fsdp", "num_workers": 8})
     assert "0 GPUs each" not in reported
     assert "the run needs 8 GPUs for its learner. cluster.gpu_memory_gb=80 plans" in reported

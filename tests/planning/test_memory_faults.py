@@ -75,7 +75,7 @@ PLANTED: dict[str, tuple[list[str], str]] = {
 
 
 def found_in(text: str, write: Write, overrides: list[str]) -> str:
-    """What `rlinf check` says: the mistakes of the file, or the warnings of its plan."""
+    """What `rlinf check` reports: the mistakes of the file, or the warnings of its plan."""
     try:
         return "\n".join(plan(load(write(text), overrides)).warnings)
     except ConfigErrors as errors:

@@ -1,4 +1,4 @@
-"""The memory plan of policies with towers: its counts are those of the models, and it says what does not fit."""
+"""The memory plan of policies with towers: its counts are those of the models, and it names what does not fit."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ def test_a_billion_weights_on_one_rank_and_on_four() -> None:
     assert 0.8e9 < one.parameters < 1.2e9
     assert four.rank == pytest.approx(one.rank / 4, abs=4)
     assert four.host == pytest.approx(12 * one.parameters / 4, abs=4)
-    said = str(plan(config(*BILLION), gpus=0))
-    assert re.search(r"a learner rank +1\d\.\d GB without activations", said)
-    assert re.search(r"whoever acts +\d\.\d GB in all", said)
+    printed = str(plan(config(*BILLION), gpus=0))
+    assert re.search(r"a learner rank +1\d\.\d GB without activations", printed)
+    assert re.search(r"the process that acts +\d\.\d GB in all", printed)

@@ -27,7 +27,7 @@ TRAINING = Passes(forward=0, training=1, recomputed=False)
 
 
 def shape(**changes: Any) -> Decoder:
-    """GPT-3's 175 billion (arXiv:2104.04473, table 1), as far as a decoder of ours says it."""
+    """GPT-3's 175 billion (arXiv:2104.04473, table 1), as far as `Decoder` describes it."""
     gpt = Decoder(
         layers=96,
         hidden=12288,
@@ -113,7 +113,7 @@ def test_nothing_is_held_twice_and_nothing_is_lost(ranks: int) -> None:
     assert experts * split.expert_weights == pytest.approx(2 * decoder.expert_parameters, rel=1e-6)
 
 
-def test_the_plan_says_whether_it_fits() -> None:
+def test_the_plan_reports_whether_it_fits() -> None:
     config, _ = config_of("qwen3_235b_a22b")
     printed = str(plan(config, cpus=2, gpus=0))
     assert "235,093,634,560, 22,190,763,520 for each token" in printed
@@ -136,7 +136,7 @@ def test_sources_send_the_whole_model_once() -> None:
     )
 
 
-def test_the_page_says_what_the_code_computes() -> None:
+def test_the_page_shows_what_the_code_computes() -> None:
     """Every row of the two tables of docs/scaling.md that begins with a file of config/scale."""
     page = (SCALE.parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
     flows = ("tensor parallel", "context parallel", "experts", "pipeline", "gradients", "weights gathered")

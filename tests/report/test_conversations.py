@@ -21,8 +21,8 @@ WORDS = [f" word{number}" for number in range(500)]
 def conversation(number: int, turns: int, tokens: int) -> dict[str, Any]:
     """A row of the samples file: the policy and its environment in turn."""
     generator = random.Random(number)
-    said, speakers = turns * tokens, ("policy", "environment")
-    known = [place // tokens % 2 == 0 for place in range(said)]
+    length, speakers = turns * tokens, ("policy", "environment")
+    known = [position // tokens % 2 == 0 for position in range(length)]
 
     def column() -> list[float | None]:
         return [round(generator.gauss(-1.0, 1.0), 5) if acted else None for acted in known]
@@ -32,8 +32,8 @@ def conversation(number: int, turns: int, tokens: int) -> dict[str, Any]:
         "reward": float(number % 2),
         "slots": sum(known),
         "prompt": f"question {number // 8} " * 20,
-        "response": "word " * said,
-        "tokens": [generator.randrange(len(WORDS)) for _ in range(said)],
+        "response": "word " * length,
+        "tokens": [generator.randrange(len(WORDS)) for _ in range(length)],
         "mask": [int(acted) for acted in known],
         "logprobs": column(),
         "updated_logprobs": column(),

@@ -32,7 +32,7 @@ CASES: list[tuple[dict[str, float], str, str]] = [
         "Every advantage was 0",
         "(algorithm.group_size, now 4)",
     ),
-    ({"algorithm/advantage_abs_mean": 0.0}, "Every advantage was 0", "Look at filters"),
+    ({"algorithm/advantage_abs_mean": 0.0}, "Every advantage was 0", "Check filters"),
     ({**NOTHING, "rollout/accuracy": 0.45}, "No reward was earned", "45% of the answers are right"),
     ({**NOTHING, "rollout/accuracy": 0.45}, "No reward was earned", "(now custom: mine:brevity)"),
     (
@@ -49,7 +49,7 @@ CASES: list[tuple[dict[str, float], str, str]] = [
 
 
 @pytest.mark.parametrize(("changed", "title", "fix"), CASES, ids=[title for _, title, _ in CASES])
-def test_what_all_first_steps_have_in_common_is_said_with_a_fix(
+def test_what_all_first_steps_have_in_common_is_reported_with_a_fix(
     changed: dict[str, float], title: str, fix: str
 ) -> None:
     (found,) = early_warnings([{**ALIVE, **changed}] * 3, CONFIG)
@@ -65,11 +65,11 @@ def test_one_step_that_is_alive_is_enough(changed: dict[str, float]) -> None:
     assert early_warnings([], CONFIG) == []
 
 
-def test_numbers_that_a_run_does_not_log_say_nothing() -> None:
+def test_numbers_that_a_run_does_not_log_cause_no_warning() -> None:
     assert early_warnings([{"rollout/return": 0.0, "rollout/episodes": 0.0}] * 3, CONFIG) == []
 
 
-def test_two_causes_are_both_said() -> None:
+def test_two_causes_are_both_reported() -> None:
     dead = {**ALIVE, **NOTHING, "rollout/cut_by_length": 1.0, "verdict/unparsable": 1.0}
     assert len(early_warnings([dead] * 3, CONFIG)) == 2
 
@@ -85,10 +85,10 @@ def test_simulators_get_words_of_their_own() -> None:
     assert "rollout.num_steps" in found.words
 
 
-def test_each_is_said_once_with_the_last_of_the_first_steps() -> None:
+def test_each_is_reported_once_with_the_last_of_the_first_steps() -> None:
     first = FirstSteps(CONFIG)
-    said = [len(first.add(step, {**ALIVE, **NOTHING})) for step in range(8)]
-    assert said == [0] * FIRST_STEPS + [1] + [0] * (7 - FIRST_STEPS)
+    counts = [len(first.add(step, {**ALIVE, **NOTHING})) for step in range(8)]
+    assert counts == [0] * FIRST_STEPS + [1] + [0] * (7 - FIRST_STEPS)
 
 
 def test_a_short_run_is_judged_by_its_last_step() -> None:

@@ -45,7 +45,7 @@ def test_what_goes_wrong_is_named(tmp_path: Path, changes: dict, title: str) -> 
     assert findings[0].words
 
 
-def said(folder: Path, lines: list[dict]) -> dict[str, str]:
+def bad_findings(folder: Path, lines: list[dict]) -> dict[str, str]:
     """The words of each bad finding."""
     found = examine(read_run(write_run(folder, lines)))
     return {finding.title: finding.words for finding in found if finding.level == "bad"}
@@ -70,15 +70,15 @@ def test_a_policy_that_large_updates_destroyed_is_not_given_other_tasks(tmp_path
         for mean, low, high in ((0.45, 0.4, 0.5), (0.0, 0.0, 0.05))
     ]
     lines = [{"step": 0, **evaluated[0]}, *lines[:2], {**lines[2], **evaluated[1]}]
-    words = said(tmp_path / "run", lines)
+    words = bad_findings(tmp_path / "run", lines)
     assert list(words) == ["Learning rate too high", "Progress"]
     large = words["Learning rate too high"]
     assert large.startswith("rollout/accuracy fell from 0.45 to 0, and 61% of an update's decisions were clipped")
     assert "entropy went from 0.9 to 0.01 nats" in large
-    for said_of in words.values():
-        assert "try a tenth of learner.optimizer.lr (now" in said_of
-        assert "difficulty" not in said_of
-        assert "easier" not in said_of
+    for text in words.values():
+        assert "try a tenth of learner.optimizer.lr (now" in text
+        assert "difficulty" not in text
+        assert "easier" not in text
     assert "response length went from 14.6 to 24 tokens" in words["Progress"]
 
 
@@ -111,7 +111,7 @@ def test_a_fall_with_large_updates_names_the_learning_rate(tmp_path: Path, evide
 @pytest.mark.parametrize(("accuracy", "fix"), [(0.45, "correctness: 1.0"), (0.0, "difficulty"), (1.0, "difficulty")])
 def test_constant_groups_are_explained_by_what_is_paid(tmp_path: Path, accuracy: float, fix: str) -> None:
     constant = {"reward/constant_groups": 1.0, "algorithm/reward_std": 0.0, "rollout/accuracy": accuracy}
-    words = said(tmp_path / "run", [{**healthy(step), **constant} for step in STEPS])
+    words = bad_findings(tmp_path / "run", [{**healthy(step), **constant} for step in STEPS])
     assert fix in words["All groups constant"]
 
 
@@ -146,8 +146,8 @@ def test_a_fall_under_a_rising_reward_is_not_blamed_on_the_learning_rate(tmp_pat
 
 def test_noise_alone_is_no_trend() -> None:
     assert risen([0.5, 0.4, 0.6, 0.5, 0.4, 0.6, 0.5, 0.45, 0.6, 0.55]) == 0
-    assert risen([place / 10 for place in range(10)]) == 1
-    assert risen([-place / 10 for place in range(10)]) == -1
+    assert risen([index / 10 for index in range(10)]) == 1
+    assert risen([-index / 10 for index in range(10)]) == -1
 
 
 def test_a_gradient_that_was_no_number_is_bad(tmp_path: Path) -> None:
@@ -235,6 +235,6 @@ def test_a_critic_of_returns_that_are_all_the_same_is_not_called_poor(
 
 
 def test_a_lucky_stretch_is_no_collapse() -> None:
-    noisy = [0.5 + 0.1 * ((7 * place) % 5 - 2) for place in range(60)]
+    noisy = [0.5 + 0.1 * ((7 * index) % 5 - 2) for index in range(60)]
     assert lost(noisy) == 0.0
-    assert lost([float(min(place, 40 - place)) for place in range(40)]) > 0.5
+    assert lost([float(min(index, 40 - index)) for index in range(40)]) > 0.5

@@ -80,7 +80,7 @@ def test_the_list_names_runs_their_states_and_what_they_came_to(client: TestClie
     assert client.get("/api/index", params={"stamp": page["live"]["stamp"]}).status_code == 204
 
 
-def test_a_page_asks_for_news_and_gets_them_once(client: TestClient, runs: Path) -> None:
+def test_a_page_requests_news_and_gets_them_once(client: TestClient, runs: Path) -> None:
     page = data(client.get("/run?id=first").text)
     assert page["runs"][0]["series"]["step"][-1] == 10
     address, stamp = page["live"]["url"], page["live"]["stamp"]
@@ -119,7 +119,7 @@ def test_the_runs_of_a_sweep_are_listed_and_its_page_follows_them(client: TestCl
 
 
 @pytest.mark.parametrize("away_s", [-3600, 3600], ids=["long ago", "before the clock was set back"])
-def test_a_lock_that_nobody_touches_is_no_running_run(client: TestClient, runs: Path, away_s: int) -> None:
+def test_a_lock_that_no_process_touches_is_no_running_run(client: TestClient, runs: Path, away_s: int) -> None:
     lock = runs / "first" / ".lock"
     lock.write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "now"}))
     os.utime(lock, (time.time() + away_s,) * 2)
@@ -132,9 +132,9 @@ def test_train_shows_its_run_from_a_process_that_ends_with_it(
     import urllib.error
     import urllib.request
 
-    from rlinf.commands.ui import beside
+    from rlinf.commands.ui import live_view
 
-    with beside(tmp_path / "runs" / "mine"):
+    with live_view(tmp_path / "runs" / "mine"):
         deadline = time.monotonic() + 240
         printed = ""
         while "token=" not in printed and time.monotonic() < deadline:
@@ -148,7 +148,7 @@ def test_train_shows_its_run_from_a_process_that_ends_with_it(
         urllib.request.urlopen(address[0], timeout=60)
 
 
-def test_a_folder_of_any_state_costs_no_other_its_place(client: TestClient, runs: Path, monkeypatch: Any) -> None:
+def test_a_folder_of_any_state_leaves_the_others_listed(client: TestClient, runs: Path, monkeypatch: Any) -> None:
     closed = runs / "closed" / "inside"
     closed.mkdir(parents=True)
     (closed / "config.yaml").write_text("run: {name: inside}\n")

@@ -23,7 +23,7 @@ def data_of(page: str) -> dict:
     return json.loads(found[1])
 
 
-def test_the_page_holds_everything_and_asks_nobody(tmp_path: Path) -> None:
+def test_the_page_holds_everything_and_requests_nothing(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", [healthy(step) for step in range(1, 6)], samples=[SAMPLE])
     page = write_run_report(folder).read_text()
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!data:)', page)
@@ -63,7 +63,7 @@ def test_a_line_cut_by_a_kill_and_numbers_that_are_none(tmp_path: Path) -> None:
 
 def test_long_runs_are_thinned_and_keep_their_evaluations() -> None:
     count = 3 * MAX_POINTS
-    evaluated = [1.0 if place == 4001 else None for place in range(count)]
+    evaluated = [1.0 if index == 4001 else None for index in range(count)]
     short = thinned({"step": list(range(count)), "eval/accuracy": evaluated})
     assert len(short["step"]) <= MAX_POINTS + 2
     assert 4001 in short["step"]
@@ -84,7 +84,7 @@ def test_stages_add_up_to_the_step(tmp_path: Path) -> None:
     assert stages(run) == [("generation", 0.5), ("update", 0.3), ("everything else", pytest.approx(0.2))]
 
 
-def test_config_rows_say_what_differs_from_the_defaults() -> None:
+def test_config_rows_show_what_differs_from_the_defaults() -> None:
     rows = {row["key"]: row for row in config_rows({"run": {"seed": 3, "max_steps": 100}, "old": {"key": True}})}
     assert rows["run.seed"] == {"key": "run.seed", "value": "3", "default": "0", "changed": True}
     assert not rows["run.max_steps"]["changed"]

@@ -32,7 +32,7 @@ def test_other_weights_are_noticed(finished: Path) -> None:
     assert differences(recorded, replay(finished, 2, 0))
 
 
-def test_a_step_without_its_checkpoint_says_which_there_are(finished: Path) -> None:
+def test_a_step_without_its_checkpoint_is_refused_with_those_there_are(finished: Path) -> None:
     with pytest.raises(ReplayError, match="Steps to replay: 1, 2, 3, 4"):
         replay(finished, 9, 0)
     with pytest.raises(ReplayError, match="groups are"):

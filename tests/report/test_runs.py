@@ -50,7 +50,7 @@ def test_damaged_lines_are_skipped_counted_and_named(tmp_path: Path, damage: byt
 def test_a_resume_keeps_the_whole_lines_up_to_its_checkpoint(tmp_path: Path, damage: bytes) -> None:
     path = damaged_metrics(tmp_path, damage)
     received: list[str] = []
-    with MetricLog(tmp_path, config(tmp_path), from_step=1, say=received.append) as log:
+    with MetricLog(tmp_path, config(tmp_path), from_step=1, warn=received.append) as log:
         log.write(2, {"reward/mean": 9.0})
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"step": 1, "reward/mean": 1.0},
@@ -70,7 +70,7 @@ def test_the_page_and_the_command_name_what_was_skipped(tmp_path: Path, capsys: 
     for name in ("metrics.jsonl", "samples/step_000001.jsonl"):
         with (folder / name).open("ab") as file:
             file.write(b'{"half')
-    (folder / "samples" / "step_of_somebody.jsonl").write_text("{}\n")
+    (folder / "samples" / "step_of_a_user.jsonl").write_text("{}\n")
     assert main(["report", str(folder)]) == 0
     output = capsys.readouterr().out
     assert f"{folder}/metrics.jsonl: 1 damaged line was skipped (line 3)" in output

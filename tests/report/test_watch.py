@@ -64,8 +64,8 @@ def test_a_policy_that_reads_instructions_is_shown_with_its_tokenizer(
         "algorithm.group_size=2",
         "evaluation.size=1",
     ]
-    place = [f"run.dir={tmp_path}", "run.max_steps=1", "cluster.backend=local", "logging.progress=none"]
-    run(load(recipe, [*small, *place, "env.max_episode_steps=8"]), report=False)
+    settings = [f"run.dir={tmp_path}", "run.max_steps=1", "cluster.backend=local", "logging.progress=none"]
+    run(load(recipe, [*small, *settings, "env.max_episode_steps=8"]), report=False)
     assert cli.main(["watch", str(tmp_path), "--episodes", "1"]) == 0
     assert "watch_step_000001.mp4" in capsys.readouterr().out.replace("\n", "")
 

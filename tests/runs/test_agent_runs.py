@@ -34,7 +34,7 @@ def test_an_agent_trains_from_a_configuration(tmp_path: Path) -> None:
     rows = read_json_lines(result.run_dir / "metrics.jsonl", number="step").rows
     trained = rows[-1]
     assert (trained["rollout/branches_per_episode"], trained["rollout/calls_per_episode"]) == (3.0, 4.0)
-    # What the learner computes again before its update is what the endpoint said.
+    # What the learner computes again before its update is what the endpoint reported.
     assert trained["train/sampler_logprob_gap_max"] < 1e-4
     assert "eval/reward" in result.metrics
     lines = (result.run_dir / "samples" / "step_000002.jsonl").read_text().splitlines()
@@ -44,7 +44,7 @@ def test_an_agent_trains_from_a_configuration(tmp_path: Path) -> None:
     ]
     spoken = [turn for sample in samples for turn in sample["turns"] if turn["speaker"] == "policy"]
     assert all(turn["seconds"] > 0 and turn["versions"] == [1] for turn in spoken)
-    assert "what was said before" in (result.run_dir / "report.html").read_text()
+    assert "the conversation so far" in (result.run_dir / "report.html").read_text()
 
 
 def test_unknown_tokens_of_an_agent_without_demonstrations_end_no_run(tmp_path: Path) -> None:

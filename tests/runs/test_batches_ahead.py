@@ -13,7 +13,7 @@ from rlinf.train import run
 from rlinf.train.loop import Trainer
 from rlinf.train.prefetch import BatchPrefetcher
 
-# The estimator samples greedy responses beside, so batches are collected as a whole.
+# The estimator samples greedy responses as well, so batches are collected as a whole.
 AHEAD = {"rollout": {"staleness": 1}, "algorithm": {"adv_type": "remax", "loss_type": "decoupled"}}
 
 
@@ -146,7 +146,7 @@ def test_a_batch_of_another_step_is_refused() -> None:
         batches.ready(2)
 
 
-def test_batches_are_as_old_as_is_asked_for_and_none_is_lost() -> None:
+def test_batches_are_as_old_as_configured_and_none_is_lost() -> None:
     version = 0
     collect: Any = lambda step: ((step, version), {})  # noqa: E731
     batches = BatchPrefetcher(collect, staleness=3, last=6, concurrent=False)

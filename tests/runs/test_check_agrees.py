@@ -31,14 +31,16 @@ BY_HAND = [
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what recipes name."""
     return agreement.furnish(tmp_path_factory.mktemp("recipes"))
 
 
-def _require_agreement(place: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, edits: list[tuple[str, ...]]) -> None:
-    monkeypatch.chdir(place)
-    cases = (agreement.compare(recipe, edit, place) for edit in edits)
+def _require_agreement(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, edits: list[tuple[str, ...]]
+) -> None:
+    monkeypatch.chdir(folder)
+    cases = (agreement.compare(recipe, edit, folder) for edit in edits)
     unlike = [case for case in cases if case is not None and not case.agrees]
     reported = [
         f"{recipe} {' '.join(case.edits)}: check {case.check.code} ({case.check.tail}), "
@@ -51,20 +53,20 @@ def _require_agreement(place: Path, monkeypatch: pytest.MonkeyPatch, recipe: str
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("recipe", QUICK)
-def test_a_few_edits(recipe: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(place)
+def test_a_few_edits(recipe: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     drawn = agreement.draw_edits(recipe, 400, SEED)
     read = [edit for edit in drawn if agreement.is_read(recipe, edit)]
-    _require_agreement(place, monkeypatch, recipe, read[: QUICK[recipe]])
+    _require_agreement(folder, monkeypatch, recipe, read[: QUICK[recipe]])
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("recipe", "edit"), BY_HAND)
 def test_edits_that_check_once_took(
-    recipe: str, edit: tuple[str, ...], place: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: str, edit: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(place)
-    case = agreement.compare(recipe, edit, place)
+    monkeypatch.chdir(folder)
+    case = agreement.compare(recipe, edit, folder)
     assert case is not None
     assert case.agrees
     assert case.check.code == case.train.code == 2
@@ -73,11 +75,11 @@ def test_edits_that_check_once_took(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("recipe", sorted(recipes()))
-def test_all_edits(recipe: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(place)
+def test_all_edits(recipe: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
     try:
         load(recipe)
     except ConfigErrors as error:
         skip_without_simulator(error)
         raise
-    _require_agreement(place, monkeypatch, recipe, [(), *agreement.draw_edits(recipe, EDITS, SEED)])
+    _require_agreement(folder, monkeypatch, recipe, [(), *agreement.draw_edits(recipe, EDITS, SEED)])

@@ -20,7 +20,7 @@ from rlinf.cli import main
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 SINCE_CHANGED = {"cartpole": ["algorithm.gamma=1.0"]}
-"""Defaults that have changed since: the run keeps its own where they are given, and says so where they are not."""
+"""Defaults that have changed since: the run keeps its own if they are given, and otherwise a message names them."""
 NOT_COMPARED = re.compile(r"^time/|^speed/|_s$|per_second|^verdict/|unparsable|/ci_(low|high)$")
 # Intervals of means are Student's now; the earlier version took the normal distribution for few episodes, too.
 """Times, and how answers are counted that the length limit cut (as unparsable today: both earn 0)."""
@@ -28,7 +28,7 @@ NOT_COMPARED = re.compile(r"^time/|^speed/|_s$|per_second|^verdict/|unparsable|/
 
 @pytest.fixture(params=RECORDED, ids=lambda path: path.stem)
 def record(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The recorded run, unpacked as ``run`` with ``experiment.yaml`` beside it in the current directory."""
+    """The recorded run, unpacked as ``run`` with ``experiment.yaml`` next to it in the current directory."""
     monkeypatch.chdir(tmp_path)
     found: dict[str, Any] = json.loads(request.param.read_text())
     for name, content in found["files"].items():

@@ -1,4 +1,4 @@
-"""A run that cannot learn says so on the terminal and in its report."""
+"""A run that cannot learn is reported on the terminal and in its report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def worthless(*, prompt: str, response: str, answer: str, row: dict[str, object]
     return float("nan")
 
 
-def test_a_reward_that_is_always_nan_is_said_loudly_and_once(
+def test_a_reward_that_is_always_nan_is_reported_in_all_modes_and_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "1000")

@@ -90,10 +90,10 @@ def here() -> Iterator[Cluster]:
 def test_only_the_response_that_hangs_is_lost_of_those_that_were_graded_together(tmp_path: Path, here: Cluster) -> None:
     pool = text_pool(here, tmp_path)
     pool.reset("train", [0, 1, 2])
-    responses = [Response(place, text, False) for place, text in enumerate(["ab", "hang", "abc"])]
+    responses = [Response(index, text, False) for index, text in enumerate(["ab", "hang", "abc"])]
     found = {one.row_index: one for one in graded(pool.answers(), *responses)}
-    assert [found[place].lost for place in range(3)] == [False, True, False]
-    assert [found[place].reward for place in (0, 2)] == [1.0, 0.0]
+    assert [found[index].lost for index in range(3)] == [False, True, False]
+    assert [found[index].reward for index in (0, 2)] == [1.0, 0.0]
     pool.reset("train", [3])
     assert [one.reward for one in graded(pool.answers(), Response(0, "ab", False))] == [1.0]
 
@@ -105,7 +105,7 @@ def test_a_text_environment_that_hangs_too_often_ends_the_run_with_its_name(tmp_
         graded(pool.answers(), Response(0, "hang", False))
 
 
-def test_conversations_in_channels_go_on_beside_others_and_after_a_restart(tmp_path: Path, here: Cluster) -> None:
+def test_conversations_in_channels_go_on_next_to_others_and_after_a_restart(tmp_path: Path, here: Cluster) -> None:
     pool = text_pool(here, tmp_path)
     for channel, tasks in ((1, [0, 1]), (2, [2])):
         assert len(pool.open_channel(channel, tasks)[0]) == len(tasks)
@@ -124,7 +124,7 @@ def test_conversations_in_channels_go_on_beside_others_and_after_a_restart(tmp_p
         0: (1.0, True),
         1: (0.0, True),
     }
-    # Another session tells environments what was said before.
+    # Another session sends environments the earlier responses.
     pool.continue_channel(3, [4, 5], [Response(1, "ab?", False)])
     third = pool.answers(3)
     third.give([Response(1, "ab", False)])

@@ -38,7 +38,7 @@ def test_a_script_of_verl_on_mathematics(tmp_path: Path) -> None:
         f"env.kwargs.path={data}",
         f"evaluation.env_kwargs.path={data}",
         "evaluation.size=4",
-        # A model this small is never right: what sets its responses apart, and gives a gradient, is a letter.
+        # A model this small is never right: what distinguishes its responses, and gives a gradient, is a letter.
         "env.kwargs.reward={format: {weight: 1.0, pattern: '[A-Z]'}}",
         "data.max_prompt_length=64",
         "policy.path=null",
@@ -70,7 +70,7 @@ def test_an_entry_of_the_zoo(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rlinf_s_policy_of_states_in_another_simulator(tmp_path: Path) -> None:
-    """Its PPO of ManiSkill's PickCube, with a simulator that is always there in its place."""
+    """Its PPO of ManiSkill's PickCube, with a simulator that is always installed instead."""
     words = [
         "run.max_steps=2",
         "env.id=Pendulum-v1",

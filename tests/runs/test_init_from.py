@@ -74,12 +74,12 @@ def test_weights_tokenizer_and_nothing_else_are_carried_over(
     assert (record["run"], record["step"], record["optimizer"]) == (str(earlier), 1, False)
 
 
-def test_the_optimisers_state_comes_along_if_asked(earlier: Path, tmp_path: Path) -> None:
+def test_the_optimisers_state_comes_along_if_configured(earlier: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     train(later(folder, earlier, run={"init_optimizer": True}))
     before, begun = learner(earlier, 2)["optimizer"], learner(folder, 0)["optimizer"]
     assert begun["state"].keys() == before["state"].keys()
-    assert all(same(begun["state"][place], before["state"][place]) for place in begun["state"])
+    assert all(same(begun["state"][index], before["state"][index]) for index in begun["state"])
     assert begun["param_groups"][0]["peak_lr"] == 1e-4
     plain = tmp_path / "plain"
     train(later(plain, earlier))
@@ -87,7 +87,7 @@ def test_the_optimisers_state_comes_along_if_asked(earlier: Path, tmp_path: Path
 
 
 class Stop(Exception):
-    """In the place of a kill."""
+    """Raised instead of a kill."""
 
 
 def test_the_new_run_resumes_bit_for_bit_and_without_the_earlier_one(

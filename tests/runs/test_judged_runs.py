@@ -1,4 +1,4 @@
-"""A run whose judge fails now and then goes on, without the rows that nobody could grade."""
+"""A run whose judge fails now and then goes on, without the rows that could not be graded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_one_failure_in_five_masks_rows_and_stops_nothing(tmp_path: Path) -> Non
     rows = [{"prompt": f"say {number}", "response": f"{number}"} for number in range(40)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     lengths = Service(
-        lambda asked: completion(f"Score: {len(asked['messages'][0]['content']) % 7}"),
+        lambda request: completion(f"Score: {len(request['messages'][0]['content']) % 7}"),
         lambda number: "500" if number % 5 == 4 else "",
     )
     with serving(lengths):

@@ -1,4 +1,4 @@
-"""A run whose samplers answer with other weights than it trains says so at once, and ends with an exit code."""
+"""A run whose samplers answer with other weights than it trains reports it at once, and ends with an exit code."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def checkpoints(folder: Path) -> list[str]:
 
 def test_a_load_that_does_nothing_ends_the_run_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(tmp_path, rollout={"sampler": f"{__name__}:idle"}) == 1
-    said = capsys.readouterr().err
-    assert "weights 3 were sent" in said
-    assert "sampler 0:" in said
-    assert f"Checkpoints are kept: the same command continues from step {LAST_GOOD}." in said
+    output = capsys.readouterr().err
+    assert "weights 3 were sent" in output
+    assert "sampler 0:" in output
+    assert f"Checkpoints are kept: the same command continues from step {LAST_GOOD}." in output
     assert not (tmp_path / "run" / "summary.json").exists()
     assert checkpoints(tmp_path)[-1] == f"step_{LAST_GOOD:06d}"
 
@@ -92,21 +92,21 @@ def test_old_versions_end_a_run_whose_sampler_cannot_be_read(
 ) -> None:
     options = {"sampler": f"{__name__}:opaque", "sampler_options": {"names_versions": False}}
     assert command(tmp_path, rollout=options) == 1
-    said = capsys.readouterr()
-    assert "Opaque has no method held_digests" in said.out
-    assert "sampler 0 answered with weights 2" in said.err
-    assert "weights 3 were sent to it" in said.err
+    output = capsys.readouterr()
+    assert "Opaque has no method held_digests" in output.out
+    assert "sampler 0 answered with weights 2" in output.err
+    assert "weights 3 were sent to it" in output.err
 
 
 def test_a_version_that_advances_without_weights_ends_the_run_by_the_gap(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(tmp_path, rollout={"sampler": f"{__name__}:opaque", "verify_weights": False}) == 1
-    said = capsys.readouterr()
-    assert said.out.count("WARNING: step 4: sampler and learner differ by") == 1
-    assert "step 6: sampler and learner differ by" in said.err
-    assert "above rollout.gap_limit for 3 steps in a row" in said.err
-    assert "continues from step 3" in said.err
+    output = capsys.readouterr()
+    assert output.out.count("WARNING: step 4: sampler and learner differ by") == 1
+    assert "step 6: sampler and learner differ by" in output.err
+    assert "above rollout.gap_limit for 3 steps in a row" in output.err
+    assert "continues from step 3" in output.err
     assert checkpoints(tmp_path)[-1] == "step_000003"
     gaps = {line["step"]: line["train/sampler_logprob_gap"] for line in logged(tmp_path / "run") if line["step"]}
     assert max(gaps[step] for step in (1, 2, 3)) < 1e-4
@@ -124,17 +124,17 @@ def test_answers_to_fixed_prompts_end_a_run_whose_sampler_cannot_be_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(tmp_path, rollout={"sampler": f"{__name__}:opaque"}) == 1
-    said = capsys.readouterr()
-    assert "answers to 16 fixed prompts" in said.out
-    assert "weights 3 were sent, and answers to fixed prompts are not those of these weights" in said.err
-    assert "the sampler's show 0% of that" in said.err
+    output = capsys.readouterr()
+    assert "answers to 16 fixed prompts" in output.out
+    assert "weights 3 were sent, and answers to fixed prompts are not those of these weights" in output.err
+    assert "the sampler's show 0% of that" in output.err
     assert checkpoints(tmp_path)[-1] == f"step_{LAST_GOOD:06d}"
 
 
 def test_small_updates_that_never_arrive_are_found_below_the_limit_of_the_gap(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The two policies stay closer than rounding may be: what one update after the other changes tells them apart."""
+    """The two policies stay closer than rounding may be: the changes of successive updates distinguish them."""
     sections = {"learner": {"optimizer": {"lr": 3e-4}}, "rollout": {"sampler": f"{__name__}:opaque", "gap_steps": None}}
     assert command(tmp_path, **sections) == 1
     assert "the sampler's show 0% of that" in capsys.readouterr().err

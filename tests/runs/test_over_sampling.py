@@ -1,4 +1,4 @@
-"""Unfinished responses are kept and continued under the next weights, token by token under the weights they say."""
+"""Unfinished responses are kept and continued under the next weights, token by token under the weights they record."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_run_over_samples_and_resumes_exactly(tmp_path: Path) -> None:
         ({"algorithm": {"dynamic_sampling": True}}, "collects a step several times"),
     ],
 )
-def test_what_it_does_not_go_with_is_said(tmp_path: Path, sections: dict[str, Any], words: str) -> None:
+def test_what_it_does_not_go_with_is_reported(tmp_path: Path, sections: dict[str, Any], words: str) -> None:
     sections = {**sections, "rollout": {**sections.get("rollout", {}), "over_sampling": 0.5}}
     with pytest.raises(ConfigErrors, match=words):
         config(tmp_path, **sections)

@@ -30,7 +30,7 @@ def strong(x: LossInputs, *, strength: float = 1.0) -> TokenLoss:
 
 
 def trained(folder: Path, monkeypatch: pytest.MonkeyPatch, backend: str) -> str:
-    """The weights of a run whose estimator and loss are in a folder beside it."""
+    """The weights of a run whose estimator and loss are in a folder next to it."""
     own = folder / "own"
     own.mkdir(exist_ok=True)
     (own / "my_algorithm.py").write_text(MODULE)

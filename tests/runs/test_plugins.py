@@ -1,4 +1,4 @@
-"""Choices of somebody's own, as `module:name` and as entry points of a package, in one run and in `rlinf list`."""
+"""A user's own choices, as `module:name` and as entry points of a package, in one run and in `rlinf list`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from rlinf.datasets.conversation_files import ConversationError, read_pairs
 from rlinf.train import run
 from rlinf.train.run_state import RunState
 
-ASKED = [{"role": "user", "content": "2 + 2?"}]
+QUESTION = [{"role": "user", "content": "2 + 2?"}]
 
 
 def written(folder: Path, *rows: object) -> str:
@@ -25,7 +25,7 @@ def written(folder: Path, *rows: object) -> str:
     return str(path)
 
 
-def said(text: str) -> list[dict[str, str]]:
+def answer(text: str) -> list[dict[str, str]]:
     return [{"role": "assistant", "content": text}]
 
 
@@ -33,8 +33,8 @@ def said(text: str) -> list[dict[str, str]]:
     "row",
     [
         {"prompt": "2 + 2?", "chosen": "4", "rejected": " 5"},
-        {"prompt": ASKED, "chosen": said("4"), "rejected": said(" 5")},
-        {"chosen": [*ASKED, *said("4")], "rejected": [*ASKED, *said(" 5")]},
+        {"prompt": QUESTION, "chosen": answer("4"), "rejected": answer(" 5")},
+        {"chosen": [*QUESTION, *answer("4")], "rejected": [*QUESTION, *answer(" 5")]},
     ],
     ids=["texts", "lists", "whole conversations"],
 )
@@ -51,12 +51,12 @@ def test_layouts_give_the_same_pair(row: dict[str, Any], tmp_path: Path) -> None
     ("row", "words"),
     [
         ({"prompt": "2 + 2?", "response": "4"}, r"pairs\.jsonl:1: a pair has chosen and rejected; the row has prompt"),
-        ({"chosen": [*ASKED, *said("4")], "rejected": said("5")}, "the assistant speaks first"),
+        ({"chosen": [*QUESTION, *answer("4")], "rejected": answer("5")}, "the assistant speaks first"),
         (
-            {"chosen": [*ASKED, *said("4")], "rejected": [{"role": "user", "content": "3 + 3?"}, *said("5")]},
+            {"chosen": [*QUESTION, *answer("4")], "rejected": [{"role": "user", "content": "3 + 3?"}, *answer("5")]},
             "answer different prompts",
         ),
-        ({"chosen": ASKED, "rejected": ASKED}, "ends with the user"),
+        ({"chosen": QUESTION, "rejected": QUESTION}, "ends with the user"),
     ],
 )
 def test_a_row_that_is_no_pair_is_named_with_its_line(row: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 class Stop(Exception):
-    """In the place of a kill."""
+    """Raised instead of a kill."""
 
 
 def test_chosen_answers_gain_and_a_resumed_run_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def test_every_file_is_a_valid_run(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", RECIPES + SIMULATORS, ids=lambda file: file.stem)
-def test_a_recipe_is_short_and_says_what_it_is(file: Path) -> None:
+def test_a_recipe_is_short_and_describes_itself(file: Path) -> None:
     text = file.read_text()
     assert text.startswith("# ")
     assert "arXiv:" in text or file in SIMULATORS

@@ -37,17 +37,17 @@ class FixedScores:
 
 
 class NoRollout:
-    """Nobody answers."""
+    """No policy answers."""
 
 
 class Answers:
     """A policy that gives the same answers for every training of the reward model."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, int]] = []
 
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch, dict[str, float]]:
-        self.asked.append((step, round))
+        self.calls.append((step, round))
         return batch(8, first=5000 + 100 * step), {}
 
 
@@ -112,7 +112,7 @@ def test_a_tenth_of_what_is_learned_from_is_old() -> None:
     assert int(old.sum()) == 10
 
 
-def test_no_more_is_remembered_than_was_asked_for() -> None:
+def test_no_more_is_remembered_than_configured() -> None:
     reward, _ = learned(supervision="outcome", refresh_every=1, history_rows=50)
     for step in (1, 2, 3):
         reward.score(batch(40, first=100 * step), step)
@@ -123,12 +123,12 @@ def test_no_more_is_remembered_than_was_asked_for() -> None:
     assert kept[0].tolist() == [1, 2, 3]
 
 
-def test_a_refresh_asks_the_latest_policy_for_answers_of_its_own() -> None:
+def test_a_refresh_collects_answers_of_the_latest_policy() -> None:
     reward, learner = learned(supervision="outcome", refresh_every=1, fresh_batches=2, batch_rows=1000)
     policy = Answers()
     reward.score(batch(90), 0)
     assert reward.refresh(1, policy)["reward_model/trained_rows"] == 106  # type: ignore[arg-type]
-    assert policy.asked == [(1, -1), (1, -2)]
+    assert policy.calls == [(1, -1), (1, -2)]
     assert learner.trained[-1].group_ids.unique().numel() == 45 + 4 + 4
 
 

@@ -31,11 +31,11 @@ class Mortal(PolicyServerWorker):
 
     questions = 0
 
-    def answer(self, ask: Any) -> Any:
-        self.questions += ask.method == "decide"
-        return super().answer(ask)
+    def answer(self, request: Any) -> Any:
+        self.questions += request.method == "decide"
+        return super().answer(request)
 
-    def asked(self) -> int:
+    def count(self) -> int:
         return self.questions
 
     def die(self) -> None:
@@ -115,7 +115,7 @@ def test_samplers_give_the_batches_of_acting_in_the_worker(tmp_path: Path, kind:
         assert int(one.policy_version.max()) == 3
 
 
-def test_workers_that_ask_at_the_same_time_are_answered_together(tmp_path: Path) -> None:
+def test_simultaneous_requests_of_workers_are_answered_together(tmp_path: Path) -> None:
     """Two workers of two stages, 32 decisions each: 128 questions, or half as many."""
     more = ["env.num_workers=2", "rollout.act_in=sampler", "rollout.pipeline_stages=2"]
     found = []
@@ -123,7 +123,7 @@ def test_workers_that_ask_at_the_same_time_are_answered_together(tmp_path: Path)
         config = settings(tmp_path / "run", "ppo", *more, f"rollout.merge_requests={merge}")
         with connect(config.cluster) as cluster:
             rollout, pool = rollouts(cluster, config, sampled=True)
-            found.append((rollout.collect(0)[0], pool.servers.group.call_one(0, "asked")))
+            found.append((rollout.collect(0)[0], pool.servers.group.call_one(0, "count")))
             assert len(rollout.evaluate(3).records) == 3
     (alone, questions), (together, fewer) = found
     assert (questions, fewer) == (128, 64)
@@ -163,14 +163,14 @@ def test_actors_give_the_same_and_those_that_die_are_replaced(tmp_path: Path) ->
 class Asleep(PolicyServerWorker):
     """Hangs at its first question, once."""
 
-    def answer(self, ask: Any) -> Any:
+    def answer(self, request: Any) -> Any:
         import time
 
         marker = Path(os.environ["SLEPT_MARKER"])
         if not marker.exists():
             marker.touch()
             time.sleep(600)
-        return super().answer(ask)
+        return super().answer(request)
 
 
 def build_asleep(config: Config, spaces: Any, _info: RankInfo) -> PolicyServerWorker:

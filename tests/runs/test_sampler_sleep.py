@@ -83,8 +83,8 @@ class Sleeper:
         return {"step": float(step)}
 
 
-def test_looking_at_a_sleeping_learner_does_not_wake_it() -> None:
-    """Closing a group asks its workers for `close`; a debugger asks for anything. Only a call is work."""
+def test_reading_an_attribute_of_a_sleeping_learner_does_not_wake_it() -> None:
+    """Closing a group reads `close` of its workers; a debugger reads anything. Only a call is work."""
     learner = Sleeper()
     worker = LearnerWorker(cast("Learner", learner), rank=0)
     worker.sleep(keep_weights=False)

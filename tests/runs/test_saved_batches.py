@@ -68,7 +68,7 @@ def test_two_kept_batches_of_four_end_after_two_steps(tmp_path: Path, capsys: py
     assert "the same weights after step 2 as the run that kept the batches" in capsys.readouterr().out
 
 
-def test_a_changed_batch_gives_other_weights_and_the_run_says_so(
+def test_a_changed_batch_gives_other_weights_and_the_run_reports_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = kept(tmp_path / "first", 2)
@@ -144,9 +144,9 @@ def test_a_weight_of_the_checkpoint_that_differs_is_named(tmp_path: Path, capsys
     next(tensor for name, tensor in state["policy"].items() if name.endswith("q_proj.weight"))[0, 0] += 1e-3
     torch.save(state, learner)
     assert main(["verify", str(folder)]) == 1
-    said = capsys.readouterr().out
-    assert "step 4: not the same. The first difference is in step 4, update: weight" in said
-    assert "q_proj.weight was itself and is up to 0.001 away" in said
+    output = capsys.readouterr().out
+    assert "step 4: not the same. The first difference is in step 4, update: weight" in output
+    assert "q_proj.weight was itself and is up to 0.001 away" in output
     learner.write_bytes(learner.read_bytes()[:1000])
     assert main(["verify", str(folder)]) == 2
     assert "learner.pt is damaged" in capsys.readouterr().err
@@ -180,6 +180,6 @@ def test_a_step_that_was_not_logged_is_refused(tmp_path: Path) -> None:
 def test_backends_are_put_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = kept(tmp_path / "run", 2)
     assert main(["backends", str(folder)]) == 0
-    said = capsys.readouterr().out
-    assert "fsdp: the same weights as torch, bit for bit" in said
-    assert "megatron: weights differ from torch by at most" in said
+    output = capsys.readouterr().out
+    assert "fsdp: the same weights as torch, bit for bit" in output
+    assert "megatron: weights differ from torch by at most" in output

@@ -212,7 +212,7 @@ def test_packing_and_micro_batches_change_nothing(tmp_path: Path) -> None:
 
 
 class Stop(Exception):
-    """In the place of a kill."""
+    """Raised instead of a kill."""
 
 
 def test_supervised_training_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

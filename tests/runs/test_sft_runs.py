@@ -63,7 +63,7 @@ def test_evaluations_on_the_way_stand_with_their_weights_and_change_nothing(
 
 
 class Stop(Exception):
-    """In the place of a kill."""
+    """Raised instead of a kill."""
 
 
 @pytest.mark.parametrize("alone", [True, False])

@@ -26,7 +26,7 @@ def logprobs_of(model: Any, autocast: torch.dtype | None = None) -> Tensor:
         return policy.evaluate(inputs, actions, mask, with_entropy=False).logprobs[mask]
 
 
-def test_packed_rows_say_what_a_plain_forward_pass_says() -> None:
+def test_packed_rows_have_the_logprobs_of_a_plain_forward_pass() -> None:
     """Float32 within 2e-4 of transformers; bfloat16 within 0.1 on average of float32."""
     plain, (inputs, actions, _) = load_causal_lm(str(FOLDER)), rows()
     expected = []
@@ -43,7 +43,7 @@ def test_packed_rows_say_what_a_plain_forward_pass_says() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-4), (torch.bfloat16, 0.1)])
-def test_the_sampler_reports_what_the_policy_says(dtype: torch.dtype, tolerance: float) -> None:
+def test_the_sampler_reports_the_logprobs_of_the_policy(dtype: torch.dtype, tolerance: float) -> None:
     """Mean gap of a token's log-probability, learner and sampler in the same precision."""
     sampler = HFSampler(
         load_causal_lm(str(FOLDER), dtype=dtype),
@@ -64,12 +64,12 @@ def test_the_sampler_reports_what_the_policy_says(dtype: torch.dtype, tolerance:
         load_causal_lm(str(FOLDER)), sampling=SAMPLING, autocast=None if dtype == torch.float32 else dtype
     )
     with torch.no_grad():
-        said = policy.evaluate(given, actions, mask, with_entropy=False).logprobs[mask]
+        computed = policy.evaluate(given, actions, mask, with_entropy=False).logprobs[mask]
     reported = torch.tensor([logprob for one in made for logprob in one.logprobs])
-    assert float((said - reported).abs().mean()) < tolerance
+    assert float((computed - reported).abs().mean()) < tolerance
 
 
-def test_an_adapter_opens_in_peft_and_merged_it_says_the_same(tmp_path: Path) -> None:
+def test_an_adapter_opens_in_peft_and_merged_it_gives_the_same(tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     adapted = add_lora(load_causal_lm(str(FOLDER)), rank=4, alpha=8, dropout=0.0, target_modules=["q_proj"], seed=0)
     torch.manual_seed(0)

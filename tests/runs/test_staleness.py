@@ -160,7 +160,7 @@ def talked(tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_conversations_of_several_turns_go_on_beside_the_learner(talked: Path) -> None:
+def test_conversations_of_several_turns_go_on_during_updates(talked: Path) -> None:
     assert max(logged(talked, "rollout/staleness_max")) == 2
     assert sum(logged(talked, "rollout/responses_continued")) > 0
     lines = [json.loads(line) for line in (talked / "arrivals.jsonl").read_text().splitlines()]
@@ -210,7 +210,7 @@ def test_on_ray_the_log_repeats_conversations_of_several_turns(tasks: Path, tmp_
     assert params(tmp_path / "local") == params(tmp_path / "ray")
 
 
-def test_ahead_is_another_name_and_said_in_a_line(tmp_path: Path) -> None:
+def test_ahead_is_another_name_and_reported_in_a_line(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(tiny_runs.mapping(tmp_path, rollout={"ahead": 1})))
     found = resolve(path)

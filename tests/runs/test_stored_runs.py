@@ -63,9 +63,9 @@ def test_a_checkpoint_that_is_not_there_is_named_in_a_sentence(
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
-    place = folder / "checkpoints" / f"step_{step:06d}"
+    checkpoint = folder / "checkpoints" / f"step_{step:06d}"
     if change == "damage":
-        (place / "learner.pt").write_bytes(b"?")
+        (checkpoint / "learner.pt").write_bytes(b"?")
     elif change == "remove":
         shutil.rmtree(folder / "checkpoints")
     elif change == "no run":
@@ -73,7 +73,7 @@ def test_a_checkpoint_that_is_not_there_is_named_in_a_sentence(
         words = words if command == "eval" else "is no run, no RUN/checkpoints/step_N"
     arguments = {
         "eval": ["eval", str(folder), "--step", str(step)],
-        "convert": ["convert", str(place), str(tmp_path / "out")],
+        "convert": ["convert", str(checkpoint), str(tmp_path / "out")],
     }
     assert main(arguments[command]) == 2
     caught = capsys.readouterr()
@@ -106,7 +106,7 @@ def test_a_folder_with_something_in_it_is_not_written_into(
     assert "is not empty" in capsys.readouterr().err
 
 
-def test_a_run_without_a_target_says_so(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_converting_a_run_without_a_target_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", str(finished)]) == 2
     assert "OUT: name a new folder" in capsys.readouterr().err
 

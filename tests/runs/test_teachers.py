@@ -1,4 +1,4 @@
-"""A run that learns from a teacher: in the learner's ranks or behind HTTP, alone or beside GRPO."""
+"""A run that learns from a teacher: in the learner's ranks or behind HTTP, alone or with GRPO."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_two_ranks_on_ray_teach_what_one_process_does(taught: Path, tmp_path: Pa
     assert here == pytest.approx(there, rel=1e-4)
 
 
-def test_a_teacher_beside_grpo(taught: Path, tmp_path: Path) -> None:
+def test_a_teacher_with_grpo(taught: Path, tmp_path: Path) -> None:
     mixed = {"run": {"max_steps": 1}, "algorithm": {"adv_type": "grpo", "group_size": 4, "opd_coef": 0.1}}
     run(config(tmp_path / "run", **student(tmp_path, taught, **mixed)), report=False)
     assert "algorithm/teacher_kl" in logged(tmp_path / "run")[-1]
 
 
 @pytest.mark.slow
-def test_the_average_of_its_own_weights_teaches_beside_a_reward(tmp_path: Path) -> None:
+def test_the_average_of_its_own_weights_teaches_with_a_reward(tmp_path: Path) -> None:
     def made(folder: Path, steps: int) -> Any:
         sections = {
             "run": {"max_steps": steps},
@@ -183,11 +183,11 @@ class Echo(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
 class Waiting(ThreadingHTTPServer):
-    """Takes as many connections at a time as a teacher is asked over."""
+    """Takes as many connections at a time as a teacher is called over."""
 
     request_queue_size = 64
 

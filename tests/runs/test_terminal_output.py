@@ -58,7 +58,7 @@ def test_no_control_character_of_a_sample_reaches_the_terminal(turns: list[dict[
 def test_names_and_folders_are_no_markup(mode: str, capsys: pytest.CaptureFixture[str]) -> None:
     name = "a[/x]b [red]c[/] [bold] ü"
     with ProgressDisplay(name=name, mode=mode, total=2, done=0) as display:
-        display.say(f"{name}: starting", style="yellow")
+        display.print_line(f"{name}: starting", style="yellow")
         display.phase(f"{name}, train", total=2)
         display.step(1, {"reward/mean": math.nan})
     assert f"{name}: starting" in capsys.readouterr().out
@@ -86,7 +86,7 @@ def test_evaluations_stand_side_by_side_under_their_names() -> None:
     assert "before" not in written.getvalue()
 
 
-def test_a_transcript_names_its_speakers_and_sets_the_environment_apart() -> None:
+def test_a_transcript_names_its_speakers_and_marks_the_environment() -> None:
     assert transcript({"response": "<calc>1 + 1</calc>\n2", "turns": TURNS}).plain.splitlines() == [
         "policy (assistant), 2 tokens: <calc>1 + 1</calc>",
         "environment (user), 3 tokens, masked: <result>2</result>",

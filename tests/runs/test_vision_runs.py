@@ -77,7 +77,7 @@ def test_pictures_that_a_tool_shows_train(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_asks_a_tool_for_pictures_and_is_trained_behind_them(tmp_path: Path) -> None:
+def test_a_policy_requests_pictures_from_a_tool_and_is_trained_behind_them(tmp_path: Path) -> None:
     short = ("run.max_steps=1", "sft.steps=60", "evaluation.size=8", "logging.samples_every=1", "logging.progress=none")
     tiny_runs.run(load(DETAILS, [f"run.dir={tmp_path}", "cluster.backend=local", *short]))
     (line,) = [line for line in tiny_runs.logged(tmp_path) if "train/sampler_logprob_gap_max" in line]

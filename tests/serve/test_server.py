@@ -1,4 +1,4 @@
-"""A served policy gives the actions that it gives in process, to openpi's client too, and lets nobody else in."""
+"""A served policy gives the actions that it gives in process, to openpi's client too, and refuses all others."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def test_actions_are_those_of_the_policy_bit_for_bit(policy: Policy, server: Pol
             assert np.array_equal(answer["actions"], expected)
             assert answer["server_timing"]["infer_ms"] > 0
         # The memory of a recurrent policy is each client's own, and can be cleared.
-        for asked in (other, client):
-            asked.send(pack({**seen[0], "reset": asked is client}))
-            assert np.array_equal(unpack(asked.recv())["actions"], here[0])
+        for connection in (other, client):
+            connection.send(pack({**seen[0], "reset": connection is client}))
+            assert np.array_equal(unpack(connection.recv())["actions"], here[0])
     assert len(server.latencies_ms) >= 5
     assert "p99" in percentiles(server.latencies_ms)
 

@@ -196,7 +196,7 @@ def test_a_trial_of_several_processes_has_a_ray_of_its_own(tmp_path: Path) -> No
 
 
 def test_optuna_suggests_after_what_it_has_seen_also_after_a_kill(tmp_path: Path) -> None:
-    """Killed, and given a larger budget: still the settings of one who is asked again with the same results."""
+    """Killed, and given a larger budget: still the settings of a searcher with the same results."""
     pytest.importorskip("optuna")
     from rlinf.sweep.engine import searcher_of
 

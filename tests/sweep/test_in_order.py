@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from sweep_files import load_sweep, write_sweep_file
 
+from rlinf.sweep.settings import SEED_INDEX
+
 pytest.importorskip("ray.tune")
 pytest.importorskip("optuna")
 
@@ -48,11 +50,11 @@ def test_the_same_settings_whichever_trial_is_faster(tmp_path: Path) -> None:
 def test_the_seeds_of_a_setting_are_one_answer(tmp_path: Path) -> None:
     once, again = (settings(tmp_path, hurry=hurry, seeds="[5, 6]") for hurry in (1, 2))
     assert once == again
-    assert [config["place"] for config in once] == [0, 1] * 12
+    assert [config[SEED_INDEX] for config in once] == [0, 1] * 12
     assert all(one["setting"] == two["setting"] for one, two in zip(once[::2], once[1::2], strict=True))
 
 
-def test_a_failed_trial_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_failed_trial_delays_no_other(tmp_path: Path) -> None:
     assert len(settings(tmp_path, hurry=1, fails=4)) == 24
 
 

@@ -46,7 +46,7 @@ def printed(view: LiveView) -> str:
     return view.console.file.getvalue()
 
 
-def test_a_line_for_each_event_where_nobody_watches(tmp_path: Path, clock: Clock) -> None:
+def test_a_line_for_each_event_without_a_terminal(tmp_path: Path, clock: Clock) -> None:
     with view_of(tmp_path) as view:
         view.started("0000_lr=1", {"lr": 1.0})
         view.started("0001_lr=2", {"lr": 2.0})
@@ -67,10 +67,10 @@ def test_a_line_for_each_event_where_nobody_watches(tmp_path: Path, clock: Clock
 
 def test_the_table_has_what_failed_and_what_runs_on_top(tmp_path: Path, clock: Clock) -> None:
     view = view_of(tmp_path, terminal=True, total=30)
-    for place in range(20):
-        view.started(f"{place:04d}", {})
-        view.reported(f"{place:04d}", place % 10, place / 100)
-        view.ended(f"{place:04d}", "stopped" if place % 2 else "finished")
+    for number in range(20):
+        view.started(f"{number:04d}", {})
+        view.reported(f"{number:04d}", number % 10, number / 100)
+        view.ended(f"{number:04d}", "stopped" if number % 2 else "finished")
     view.started("0020", {})
     view.failed("0020", "no", again=False)
     view.started("0021", {})

@@ -26,7 +26,7 @@ def scheduler(folder: Path, text: str) -> Any:
 
 
 def judge(asha: Any, name: str, value: float) -> str:
-    """What ASHA says of a trial that reaches step 2 with a value."""
+    """What ASHA decides for a trial that reaches step 2 with a value."""
     trial = SimpleNamespace(trial_id=name)
     asha.on_trial_add(None, trial)
     return asha.on_trial_result(None, trial, {"step": 2, "objective": value})
@@ -35,8 +35,8 @@ def judge(asha: Any, name: str, value: float) -> str:
 def test_the_rungs_of_asha_outlive_the_driver(tmp_path: Path) -> None:
     text = "scheduler: {name: asha, grace_steps: 2, reduction: 3}\nbudget: {steps: 8}"
     first = scheduler(tmp_path, text)
-    for place in range(3):
-        judge(first, f"t{place}", 1.0 + place)
+    for number in range(3):
+        judge(first, f"t{number}", 1.0 + number)
     again = scheduler(tmp_path, text)
     assert judge(again, "bad", 0.0) == TrialScheduler.STOP
     assert judge(again, "good", 9.0) == TrialScheduler.CONTINUE

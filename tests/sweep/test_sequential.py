@@ -39,11 +39,11 @@ def test_the_seeds_that_are_needed_are_the_fewest_with_that_power() -> None:
     assert power(0.5, (0.3, 0.6), needed, 0.05) >= POWER > power(0.5, (0.3, 0.6), needed - 1, 0.05)
 
 
-def test_looks_spend_little_at_first_and_all_at_the_last() -> None:
-    looks = [spent(0.05, count / 6) for count in range(2, 7)]
-    assert looks == sorted(looks)
-    assert looks[0] < 0.001
-    assert looks[-1] == pytest.approx(0.05)
+def test_analyses_spend_little_at_first_and_all_at_the_last() -> None:
+    used = [spent(0.05, count / 6) for count in range(2, 7)]
+    assert used == sorted(used)
+    assert used[0] < 0.001
+    assert used[-1] == pytest.approx(0.05)
 
 
 def scores(*means: float, noise: float, seeds: int, stream: int = 0) -> list[dict[int, float]]:
@@ -64,7 +64,7 @@ def test_what_was_decided_stays_so_although_a_later_seed_is_an_outlier() -> None
     assert judge([one, two], SEEDS).state == "decided"
 
 
-def test_equal_settings_are_given_up_and_the_sentence_says_why() -> None:
+def test_equal_settings_are_given_up_and_the_sentence_has_the_reason() -> None:
     one, two = ({seed: 0.5 + sign * 0.1 * (-1) ** seed for seed in range(4)} for sign in (1, -1))
     assert judge([one, two], SEEDS[:5]).state == "hopeless"
     assert judge([{k: one[k] for k in (0, 1)}, {k: two[k] for k in (0, 1)}], SEEDS).state == "open"
@@ -88,7 +88,7 @@ def test_the_sentence_counts_how_many_more() -> None:
 
 @pytest.mark.slow
 def test_equal_settings_are_called_different_in_less_than_one_of_twenty() -> None:
-    """Two settings, a look after each seed from the second on, either of which may be the best."""
+    """Two settings, an analysis after each seed from the second on, either of which may be the best."""
     trials = 200
     wrong = 0
     for stream in range(trials):
@@ -97,11 +97,11 @@ def test_equal_settings_are_called_different_in_less_than_one_of_twenty() -> Non
     assert 0 < wrong / trials < 0.05
 
 
-def test_a_sweep_says_it_in_one_sentence(tmp_path: Path) -> None:
+def test_a_sweep_is_summarised_in_one_sentence(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", [{LR: 1e-4}, {LR: 1e-3}], seeds=4, result=lambda one: one[LR] * 500)
-    said = json.loads((folder / "sweep.json").read_text())
-    said["definition"] |= {"stop": "sequential", "seeds": SEEDS}
-    (folder / "sweep.json").write_text(json.dumps(said))
+    record = json.loads((folder / "sweep.json").read_text())
+    record["definition"] |= {"stop": "sequential", "seeds": SEEDS}
+    (folder / "sweep.json").write_text(json.dumps(record))
     summary = summarise(read_sweep(folder))
     assert judge_sweep(read_sweep(folder)).state == "decided"
     assert summary.sure is True

@@ -1,4 +1,4 @@
-"""Which trials a sweep file means, and what is said of files that mean none."""
+"""Which trials a sweep file means, and the errors of files that mean none."""
 
 from pathlib import Path
 
@@ -180,7 +180,7 @@ def test_a_metric_that_no_trial_can_log_is_reported_before_anything_starts(
         (["cartpole", "set={evalution.every: 5}"], "command line: evalution is not a key. Did you mean evaluation?"),
     ],
 )
-def test_what_is_mistyped_on_the_command_line_is_said_with_what_is_meant(
+def test_what_is_mistyped_on_the_command_line_is_reported_with_what_is_meant(
     words: list[str], output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -215,7 +215,7 @@ def test_a_trial_is_the_base_with_its_setting(tmp_path: Path) -> None:
 
 
 def test_a_long_name_keeps_its_number_and_its_seed() -> None:
-    name = TrialPlan(7, {f"algorithm.a_key_with_a_long_name_{place}": place for place in range(9)}, 12).folder_name
+    name = TrialPlan(7, {f"algorithm.a_key_with_a_long_name_{number}": number for number in range(9)}, 12).folder_name
     assert len(name) == 120
     assert name.startswith("0007_a_key_with_a_long_name_0=0_")
     assert name.endswith("_seed=12")

@@ -36,7 +36,7 @@ def test_bootstrap_samples_are_drawn_task_by_task() -> None:
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10, 30])
-def test_intervals_over_seeds_cover_the_mean_as_often_as_they_say(seeds: int) -> None:
+def test_intervals_over_seeds_cover_the_mean_as_often_as_stated(seeds: int) -> None:
     draws = np.random.default_rng(seeds).normal(size=(seeds, 4000))
     _, low, high = mean_band(draws)
     assert ((low <= 0.0) & (high >= 0.0)).mean() == pytest.approx(0.95, abs=0.012)
@@ -93,15 +93,15 @@ def test_one_seed_has_no_interval(tmp_path: Path, seeds: int, ending: str) -> No
 
 
 def test_seeds_that_both_have_are_resampled_together() -> None:
-    """A seed that is good for both says nothing of their difference: drawn for both, it leaves the interval narrow."""
+    """A seed that is good for both has no effect on their difference: drawn for both, the interval stays narrow."""
     a = {seed: 10.0 * seed + 1 for seed in range(6)}
     paired = improvement(a, {seed: 10.0 * seed for seed in range(6)})
-    apart = improvement(a, {seed + 6: 10.0 * seed for seed in range(6)})
+    unpaired = improvement(a, {seed + 6: 10.0 * seed for seed in range(6)})
     assert paired is not None
-    assert apart is not None
-    assert paired.probability == apart.probability == 21 / 36
-    assert paired.interval[1] - paired.interval[0] < 0.5 * (apart.interval[1] - apart.interval[0])
-    assert (paired.shared, apart.shared) == (6, 0)
+    assert unpaired is not None
+    assert paired.probability == unpaired.probability == 21 / 36
+    assert paired.interval[1] - paired.interval[0] < 0.5 * (unpaired.interval[1] - unpaired.interval[0])
+    assert (paired.shared, unpaired.shared) == (6, 0)
 
 
 @pytest.mark.parametrize("count", [3, 5, 10, 23])
@@ -116,10 +116,10 @@ def test_statistics_are_those_of_scipy(count: int) -> None:
     assert found.probability == pytest.approx(stats.mannwhitneyu(x, y).statistic / (count * (count + 1)))
 
 
-def test_less_is_better_where_the_mode_says_so(tmp_path: Path) -> None:
+def test_less_is_better_with_mode_min(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", FOUR, seeds=3, noise=0.001, result=lambda s: 0.5 + 100 * s[LR])
-    said = json.loads((folder / "sweep.json").read_text()) | {"mode": "min"}
-    (folder / "sweep.json").write_text(json.dumps(said))
+    record = json.loads((folder / "sweep.json").read_text()) | {"mode": "min"}
+    (folder / "sweep.json").write_text(json.dumps(record))
     settings = summarise(read_sweep(folder)).settings
     assert settings[0].setting[LR] == 1e-4
     last = settings[-1].beaten
@@ -168,12 +168,12 @@ def test_damaged_lines_of_a_trial_are_named(tmp_path: Path) -> None:
     summary = summarise(read_sweep(folder))
     assert summary.notes == [f"{path}: 1 damaged line was skipped (line 22)"]
     received: list[str] = []
-    write_report([folder], say=received.append)
+    write_report([folder], warn=received.append)
     assert received == summary.notes
     assert "1 damaged line was skipped" in (folder / "report.html").read_text()
 
 
-def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
+def test_tables_hold_the_same_in_every_format(tmp_path: Path) -> None:
     from pyarrow import parquet
 
     settings = [*FOUR, {LR: 1.0, "algorithm.group_size": "odd"}]
@@ -206,7 +206,7 @@ def test_what_does_not_matter_is_not_reported_from_chance() -> None:
 
 @pytest.mark.slow
 def test_the_page_of_a_large_sweep(tmp_path: Path) -> None:
-    settings = [{LR: 10 ** -(2 + place / 20), "algorithm.group_size": 2 ** (place % 3)} for place in range(50)]
+    settings = [{LR: 10 ** -(2 + number / 20), "algorithm.group_size": 2 ** (number % 3)} for number in range(50)]
     folder = write_sweep(tmp_path / "s", settings, seeds=2, result=lambda s: 0.5 + s[LR])
     page = write_report([folder]).read_text()
     data = json.loads(re.findall(r'id="data">(.*?)</script>', page, re.DOTALL)[0])

@@ -199,7 +199,7 @@ def test_another_sweep_in_the_same_directory_is_refused(sweep: Sweep, tmp_path: 
 
 
 @pytest.mark.parametrize("scheduler", ["asha", "pbt"])
-def test_early_stopping_knows_its_trials_from_the_beginning(tmp_path: Path, scheduler: str) -> None:
+def test_early_stopping_fixes_its_trials_at_the_beginning(tmp_path: Path, scheduler: str) -> None:
     text = f"space: {{learner.optimizer.lr: {{uniform: [1e-4, 1e-3]}}}}\nscheduler: {scheduler}\nbudget: {{trials: 4}}"
     open_sweep(load_sweep(write_sweep_file(tmp_path, text)))
     with pytest.raises(ConfigErrors, match=r"budget\.trials changed"):

@@ -22,7 +22,7 @@ SHAPE = (PROMPTS, TOKENS, WORDS)
 
 @dataclass
 class Chances:
-    """A policy whose log-probability of a token depends on the prompt, its place, and the token alone."""
+    """A policy whose log-probability of a token depends on the prompt, its position, and the token alone."""
 
     logprobs: np.ndarray = field(
         default_factory=lambda: np.random.default_rng(0).normal(-2, 1, (PROMPTS, TOKENS, WORDS))
@@ -41,7 +41,7 @@ class Samplers:
     def __init__(self, count: int = 1, noise: float = 0.0) -> None:
         self.held = [Chances() for _ in range(count)]
         self.noise, self.drawn = noise, np.random.default_rng(1)
-        self.asked: list[Sequence[SampleRequest]] = []
+        self.requested: list[Sequence[SampleRequest]] = []
         self.busy = False
 
     def send_weights(self, version: int) -> Metrics:
@@ -51,11 +51,11 @@ class Samplers:
         pass
 
     def call(self, method: str, requests: Sequence[SampleRequest]) -> list[list[Completion]]:
-        self.asked.append(requests)
+        self.requested.append(requests)
         return [[] if self.busy else [self._answer(held, one) for one in requests] for held in self.held]
 
     def _answer(self, held: Chances, request: SampleRequest) -> Completion:
-        tokens = [(5 * request.request_id + place) % WORDS for place in range(request.params.max_new_tokens)]
+        tokens = [(5 * request.request_id + position) % WORDS for position in range(request.params.max_new_tokens)]
         logprobs = held.logprobs[request.request_id, range(len(tokens)), tokens]
         logprobs = logprobs + self.drawn.normal(0, self.noise, len(tokens))
         return Completion(request.request_id, 0, tokens, logprobs.tolist(), "length", [0] * len(tokens))  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ class Learner:
 
 
 def prompts(count: int) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
-    return [((place, 1, 2), ()) for place in range(count)]
+    return [((index, 1, 2), ()) for index in range(count)]
 
 
 def probe_of(samplers: Samplers, learner: Learner, *, limit: float | None = 0.1, accepted: bool = False) -> AnswerProbe:
@@ -135,7 +135,7 @@ def test_samplers_that_answer_alike_are_scored_once_with_the_same_requests_each_
     assert set(probe.send(0)) == {"proved", "answer_gap", "probe_s"}
     assert learner.rows == PROMPTS
     probe.send(1)
-    first, second = samplers.asked
+    first, second = samplers.requested
     assert first == second
     assert {request.params.max_new_tokens for request in first} == {TOKENS}
 
@@ -156,7 +156,7 @@ def test_who_is_not_probed() -> None:
     assert proving.unproved is None
 
 
-def test_responses_without_tokens_say_nothing() -> None:
+def test_responses_without_tokens_are_not_compared() -> None:
     samplers, learner = Samplers(), Learner()
 
     def call(method: str, requests: Sequence[SampleRequest]) -> list[list[Completion]]:

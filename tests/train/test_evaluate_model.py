@@ -56,7 +56,7 @@ def test_majority_votes_by_hand() -> None:
     assert outcome("", "+7", "+ 7.0", "8").majority == 1.0  # correct answers are one answer
     assert outcome("", "+7", "8", "8").majority == 0.0
     assert outcome("", "+7", "8").majority == 0.5
-    assert outcome("", "1,000", "$1000", "+7").majority == 0.0  # two wrong ones that say the same
+    assert outcome("", "1,000", "$1000", "+7").majority == 0.0  # two equal wrong ones
     assert outcome("", "-", "-", "+7").majority == 1.0  # no answer is no vote
     assert outcome("", "-", "-").majority == 0.0
 
@@ -113,7 +113,7 @@ def test_suites_read_the_published_layouts(suite: str, tmp_path: Path) -> None:
         env.close()
 
 
-def test_a_question_of_several_rows_is_asked_once_and_each_of_their_answers_is_right(tmp_path: Path) -> None:
+def test_a_question_of_several_rows_is_one_task_and_each_of_their_answers_is_right(tmp_path: Path) -> None:
     from rlinf.rollouts.text.envs.make_env import ConversationLimits, make_text_env
 
     path = tmp_path / "aime.jsonl"
@@ -129,7 +129,7 @@ def test_a_question_of_several_rows_is_asked_once_and_each_of_their_answers_is_r
     env.close()
 
 
-def test_a_suite_says_where_its_file_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suite_reports_where_its_file_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"--data, or put it at data/gsm8k"):
         evaluation_config("some/model", Choice(suite="gsm8k"), LOCAL)

@@ -22,7 +22,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("trusting", [False, True])
 def test_plain_transformers_splits_the_exported_tokenizer_as_training_did(finished: Path, trusting: bool) -> None:
-    """A qwen2 model, for which AutoTokenizer takes Qwen's splitting rules whatever `tokenizer.json` says."""
+    """A qwen2 model, for which AutoTokenizer takes Qwen's splitting rules whatever `tokenizer.json` has."""
     from transformers import AutoTokenizer
 
     from rlinf.models.loading import load_tokenizer

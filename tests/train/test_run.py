@@ -67,7 +67,7 @@ def test_changed_inputs_are_measured_and_the_first_evaluation_can_be_left_out(fi
 
 
 def test_every_step_of_the_tiny_run_moves_the_weights(finished: Path) -> None:
-    """Without a gradient, the tests below that compare parameters would say nothing about training."""
+    """Without a gradient, the tests below that compare parameters would prove nothing about training."""
     lines = logged(finished)
     assert all(line["train/grad_norm"] > 0 for line in lines[1:])
 
@@ -109,7 +109,7 @@ def test_the_number_of_workers_does_not_change_what_is_sampled(finished: Path, t
     assert responses(tmp_path / "wide") == responses(finished)
 
 
-def test_a_finished_run_says_so_and_is_left_alone(finished: Path) -> None:
+def test_a_finished_run_is_reported_and_left_alone(finished: Path) -> None:
     before = (finished / "metrics.jsonl").read_text()
     result = run(config(finished))
     assert result.metrics == summary(finished)["metrics"]

@@ -124,7 +124,7 @@ def test_instructions_are_collected_once_each() -> None:
 
 
 class SameWords(gymnasium.Env):
-    """Says the same at every start but those of ``other``, by the number of the reset."""
+    """Gives the same text at every start but those of ``other``, by the number of the reset."""
 
     observation_space = gymnasium.spaces.Dict({"instruction": gymnasium.spaces.Text(16)})
     action_space = gymnasium.spaces.Discrete(2)
@@ -143,7 +143,7 @@ class SameWords(gymnasium.Env):
 gymnasium.register("SameWordsForTests-v0", entry_point=SameWords)
 
 
-def test_a_text_that_all_starts_share_is_asked_of_few() -> None:
+def test_a_text_that_all_starts_share_is_read_from_few() -> None:
     assert instructions_of(EnvConfig("SameWordsForTests-v0"), range(500)) == ["always"]
     assert SameWords.resets == 20
     assert instructions_of(EnvConfig("SameWordsForTests-v0", {"other": 20}), range(500)) == ["always", "otherwise"]
@@ -159,7 +159,7 @@ def test_an_environment_without_a_demonstrator_is_reported() -> None:
 
 
 @pytest.mark.parametrize("distribution", ["gaussian", "squashed_gaussian", "beta"])
-def test_any_distribution_knows_what_it_would_have_had_to_do(distribution: Any) -> None:
+def test_any_distribution_scores_demonstrated_actions(distribution: Any) -> None:
     space = gymnasium.spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))
     options = ActorCriticOptions(distribution=distribution, num_action_chunks=2)
     policy = ActorCritic(gymnasium.spaces.Box(-1, 1, (3,)), space, options)
@@ -167,12 +167,12 @@ def test_any_distribution_knows_what_it_would_have_had_to_do(distribution: Any) 
     own = policy.own_actions(actions)
     assert policy.env_actions(own) == pytest.approx(actions, abs=1e-5)
     extreme = policy.own_actions(np.array([[[2.0, 1.0], [-2.0, 0.0]]], dtype=np.float32))
-    said = policy.evaluate(
+    output = policy.evaluate(
         ObservationInputs({"observation": torch.zeros(1, 1, 3)}),
         torch.from_numpy(extreme)[:, None],
         torch.ones(1, 1).bool(),
     )
-    assert bool(torch.isfinite(said.logprobs).all())
+    assert bool(torch.isfinite(output.logprobs).all())
 
 
 def test_imitation_makes_the_demonstrated_actions_likelier() -> None:
@@ -184,13 +184,13 @@ def test_imitation_makes_the_demonstrated_actions_likelier() -> None:
     policy = ActorCritic(state, gymnasium.spaces.Box(-1, 1, (2,)), ActorCriticOptions(hidden_sizes=(16,)))
     batch = imitation_batch(pool, np.arange(len(pool.actions)), np.zeros((len(pool.actions), 0)))
     optimizer = torch.optim.Adam(policy.parameters(), lr=0.02)
-    said = [policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs.mean()]
+    logprobs = [policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs.mean()]
     for _ in range(60):
         optimizer.zero_grad()
-        (-said[-1]).backward()
+        (-logprobs[-1]).backward()
         optimizer.step()
-        said.append(policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs.mean())
-    assert float(said[-1]) > float(said[0]) + 0.3
+        logprobs.append(policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs.mean())
+    assert float(logprobs[-1]) > float(logprobs[0]) + 0.3
 
 
 def train(folder: Path, *overrides: str) -> dict[str, Any]:

@@ -25,30 +25,30 @@ from rlinf.train.simulator_sft import Imitation
 def play(
     share: float, action: tuple[float, float], chunk: int = 2, gate: str | None = None
 ) -> tuple[Demonstrations, int]:
-    """Episodes in which a policy always does ``action``, and how often it was asked."""
+    """Episodes in which a policy always does ``action``, and how often it was called."""
     policy: Any = Flat(chunk)
     options = EnvConfig(TABLETOP, {"image_size": 16, "bodies": 1}, num_action_chunks=chunk)
     playing = Demonstrator(options, 7, 0.0, None, share, gate, round=1).play(PolicyFacts.of(policy), tasks(6))
-    asked, answer = 0, None
+    calls, answer = 0, None
     while True:
         try:
-            ask: PolicyRequest = playing.send(answer)
+            request: PolicyRequest = playing.send(answer)
         except StopIteration as end:
-            return end.value, asked
-        if ask.method == "decide":
-            asked += 1
-            assert ask.arguments[0]["observation.image"].any()
+            return end.value, calls
+        if request.method == "decide":
+            calls += 1
+            assert request.arguments[0]["observation.image"].any()
             actions = np.tile(np.array(action, np.float32), (1, chunk, 1))
             answer = Decision(actions.reshape(1, -1), actions, np.zeros((1, 0), np.float32))
         else:
-            answer = answer_to(policy, ask)
+            answer = answer_to(policy, request)
 
 
 def test_only_what_the_demonstrator_does_is_kept_of_all_episodes() -> None:
     alone, never = play(0.0, (0.0, 0.0))
-    shared, asked = play(0.5, (0.0, -1.0))  # back to the near edge, against the demonstrator
+    shared, calls = play(0.5, (0.0, -1.0))  # back to the near edge, against the demonstrator
     assert never == 0
-    assert asked > 6
+    assert calls > 6
     assert not (shared.actions == np.tile([0.0, -1.0], 2)).all(axis=1).any()
     # Set back again and again, it takes longer; episodes that run out of time are kept.
     assert len(shared.actions) > len(alone.actions)
@@ -74,14 +74,14 @@ def test_the_gate_by_hand() -> None:
 
 def test_a_gate_hands_over_only_when_it_is_needed() -> None:
     """Away from the goal the demonstrator is needed again and again; of an open gate nothing is imitated."""
-    helped, asked = play(0.0, (0.0, -1.0), gate="rlinf_envs.sim.tabletop.gate:astray")
-    assert asked > 6
+    helped, calls = play(0.0, (0.0, -1.0), gate="rlinf_envs.sim.tabletop.gate:astray")
+    assert calls > 6
     assert helped.interventions >= 6
     assert len(helped.actions) >= helped.interventions
     assert helped.successes <= helped.tried == helped.solved == 6
     never, everything = play(0.0, (0.0, -1.0), gate=f"{__name__}:never_helps")
     assert (len(never.actions), never.interventions, never.successes) == (0, 0, 0)
-    assert everything > asked
+    assert everything > calls
     always, nothing = play(0.0, (0.0, -1.0), gate=f"{__name__}:always_helps")
     assert (nothing, always.interventions, always.successes) == (0, 6, 6)
     with pytest.raises(NoDemonstrationsError, match="there is no gate 'rlinf_envs:nothing'"):
@@ -194,7 +194,7 @@ def test_a_gate_needs_rounds_and_no_share(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", ["0.95", "-0.1"])
-def test_somebody_has_to_be_imitated(tmp_path: Path, share: str) -> None:
+def test_the_policy_may_not_always_act_alone(tmp_path: Path, share: str) -> None:
     file = tmp_path / "recipe.yaml"
     file.write_text(RECIPE)
     with pytest.raises(ConfigErrors, match=r"sft\.dagger_share must be"):

@@ -99,7 +99,7 @@ def tasks_of(
         try:
             result.add(record, fields, default_domain)
         except _BrokenRow as error:
-            result.complaints.append(f"{record.place}: {error}")
+            result.complaints.append(f"{record.location}: {error}")
             result.reasons[str(error)] += 1
             if on_bad_row == "error" and len(result.complaints) > _SHOWN:
                 break
@@ -127,15 +127,15 @@ class _Found:
         read = _Read(record, fields)
         task = read.task(default_domain)
         self.tasks.append(task)
-        self._systems.setdefault(read.system, record.place)
+        self._systems.setdefault(read.system, record.location)
         self._unread.update(read.unread())
-        before, location = self._answers.setdefault(task.question, (task.answer, record.place))
+        before, location = self._answers.setdefault(task.question, (task.answer, record.location))
         if before != task.answer:
             self._conflicts.append(
-                f"{record.place}: the question of {location} with another answer: {task.answer!r:.40}"
+                f"{record.location}: the question of {location} with another answer: {task.answer!r:.40}"
             )
         else:
-            self._doubts += [f"{record.place}: {doubt}" for doubt in doubts_about(task, read.written)]
+            self._doubts += [f"{record.location}: {doubt}" for doubt in doubts_about(task, read.written)]
 
     def rows(self) -> Rows:
         """Return the rows. Raise DatasetError if they have different system messages."""

@@ -41,7 +41,7 @@ def post(url: str, content: Mapping[str, Any], *, headers: Mapping[str, str], ti
     exchange = Exchange(url, timeout_s, headers, proxies=True)
     with exchange.ending_after(timeout_s):
         try:
-            body = exchange.ask(content).read(_MAX_BYTES)
+            body = exchange.send(content).read(_MAX_BYTES)
         except StatusError as error:
             raise TermFailure(f"{location} answered {error.status}: {error.text[:_SHOWN]}") from error
         except (OSError, HTTPException) as error:

@@ -75,7 +75,7 @@ def search(
     for record in datasets.select(path, None).records:
         row = record.row
         if row is None or not isinstance(row.get(text_field), str):
-            raise DatasetError(f"{record.place}: {record.problem or f'there is no text in the field {text_field}'}")
+            raise DatasetError(f"{record.location}: {record.problem or f'there is no text in the field {text_field}'}")
         title = f"{row[title_field]}: " if title_field is not None and row.get(title_field) else ""
         passages.append(title + row[text_field])
     if not passages:

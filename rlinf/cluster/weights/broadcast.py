@@ -18,7 +18,7 @@ from rlinf.cluster.weights.layout import Layout
 from rlinf.data.messages import WeightUpdate
 
 BUCKET_BYTES = 64 << 20
-"""An update travels in portions of this size: what the sender needs beside the weights themselves."""
+"""An update travels in portions of this size: what the sender needs in addition to the weights."""
 
 
 class BroadcastError(RuntimeError):
@@ -64,7 +64,7 @@ class Broadcast:
         try:
             store = cls.meet(address, port, timeout_s=timeout_s)
         except (RuntimeError, dist.DistError) as error:
-            raise BroadcastError(f"nobody sends weights at {address}:{port}: {error}") from error
+            raise BroadcastError(f"no process sends weights at {address}:{port}: {error}") from error
         return cls(store, rank=rank, size=size, device=device, timeout_s=timeout_s)
 
     def send(self, update: WeightUpdate) -> None:

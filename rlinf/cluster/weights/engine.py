@@ -65,6 +65,6 @@ class EngineTransfer(Collective):
     def _follow(self, last: str, version: int) -> list[Handle]:
         options: dict[str, Any] = {"last": last, "version": version, "workers": self._workers, "timeout_s": LATE_S}
         return [
-            self.receivers.submit_one(rank, "follow_engine", self._orders, place=rank, **options)
+            self.receivers.submit_one(rank, "follow_engine", self._orders, receiver=rank, **options)
             for rank in range(self.receivers.size)
         ]

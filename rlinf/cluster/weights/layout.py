@@ -33,7 +33,7 @@ class LayoutEntry:
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of named tensors in ``size`` bytes."""
+    """The positions of named tensors in ``size`` bytes."""
 
     entries: tuple[LayoutEntry, ...]
     size: int

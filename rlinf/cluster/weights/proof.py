@@ -30,14 +30,14 @@ class WeightProof:
         self._learner, self._name = learner, name
         learner.call(WeightSender.keep_digests)
         self._sent: dict[str, TensorDigest] = {}
-        self._asked: dict[str, DigestRequest] = {}
+        self._requests: dict[str, DigestRequest] = {}
         self._version = 0
         self.unread: str | None = None
         """Why receivers cannot read their weights back; None: they can."""
 
     def begin(self) -> None:
-        """Weights are on their way: until :meth:`check` nothing is known of what receivers should hold."""
-        self._sent, self._asked = {}, {}
+        """Weights are on their way: until :meth:`check` it is undefined what receivers should hold."""
+        self._sent, self._requests = {}, {}
 
     def check(self, version: int, receivers: Receivers) -> Metrics:
         """Check all receivers after the weights of ``version`` were sent; return what share of them is proved.
@@ -53,8 +53,8 @@ class WeightProof:
         }
         if not self._sent:
             raise self._error(["the learner has sent none"])
-        self._asked = asked_of(self._sent)
-        answers = receivers.call("held_digests", self._asked)
+        self._requests = asked_of(self._sent)
+        answers = receivers.call("held_digests", self._requests)
         problems = [text for rank, held in enumerate(answers) if (text := self._problem(rank, held))]
         if problems:
             raise self._error(problems)
@@ -66,7 +66,7 @@ class WeightProof:
 
         :raises WeightsNotHeld: it holds other weights.
         """
-        if self._asked and (problem := self._problem(rank, group.call_one(rank, "held_digests", self._asked))):
+        if self._requests and (problem := self._problem(rank, group.call_one(rank, "held_digests", self._requests))):
             raise self._error([problem])
 
     def _share(self, held: Digests | str) -> float:

@@ -30,9 +30,9 @@ class WeightFollower(ABC):
 
     @abstractmethod
     def load(self, update: WeightUpdate) -> Metrics:
-        """Load weights in place, and copy what it keeps of them; ``weight_update_s`` and ``weight_update_bytes``."""
+        """Load weights, copying what it keeps of them; ``weight_update_s`` and ``weight_update_bytes``."""
 
-    def held_digests(self, asked: Mapping[str, DigestRequest]) -> Digests | str:
+    def held_digests(self, requests: Mapping[str, DigestRequest]) -> Digests | str:
         """Return the digests of the weights that the next answer is computed with, or why they cannot be read."""
         return f"{type(self).__name__} has no method held_digests"
 
@@ -97,11 +97,11 @@ class WeightFollower(ABC):
         return added(figures)
 
     def follow_engine(
-        self, orders: tuple[str, int], *, place: int, workers: int, last: str, version: int, timeout_s: float
+        self, orders: tuple[str, int], *, receiver: int, workers: int, last: str, version: int, timeout_s: float
     ) -> Metrics | str:
         """Carry out what the learner's engine orders at the address ``orders``, to the order named ``last``.
 
-        ``place``: the number of this receiver; each has ``workers`` processes. Return the figures, or the error text.
+        ``receiver``: this receiver's number; each has ``workers`` processes. Return the figures, or the error text.
         """
         started, size = time.perf_counter(), 0
 
@@ -109,7 +109,7 @@ class WeightFollower(ABC):
             nonlocal size
             # NCCL numbers all processes of all engines; CUDA IPC needs no ranks.
             if "rank_offset" in options.get("init_info", {}):
-                options["init_info"]["rank_offset"] += place * workers
+                options["init_info"]["rank_offset"] += receiver * workers
             if "update_info" in options:
                 size += update_bytes(options["update_info"])
             self.follow(name, options, version=version)
@@ -120,7 +120,7 @@ class WeightFollower(ABC):
                 self._next_order = 0
             store = self._orders[1]
             while True:
-                name, problem = carry_out(store, self._next_order, place, act)
+                name, problem = carry_out(store, self._next_order, receiver, act)
                 self._next_order += 1
                 if problem:
                     self._orders = None

@@ -48,7 +48,7 @@ class WeightSender(ABC):
 
     @abstractmethod
     def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
-        """One part of the weights, empty on ranks that do not give it.
+        """Return one part of the weights, empty on ranks that do not give it.
 
         With the form ``"separate"``, the last parts are those of the form "changing".
         """

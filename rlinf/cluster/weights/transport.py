@@ -45,7 +45,7 @@ class _Travelling:
 
     def __init__(self, learner: WorkerGroup, receivers: WorkerGroup) -> None:
         self._learner, self._receivers = learner, receivers
-        self._apart: bool | None = None
+        self._separate: bool | None = None
         self._whole_sent = False
         self._sources: dict[WeightForm, list[int]] = {}
 
@@ -56,10 +56,10 @@ class _Travelling:
 
     def whole(self) -> WeightForm:
         """Return the form of a sending to a receiver that has nothing yet."""
-        if self._apart is None:
+        if self._separate is None:
             able = all(self._receivers.call("takes_adapters"))
-            self._apart = able and bool(self._learner.call(WeightSender.has_adapters)[0])
-        return "separate" if self._apart else "merged"
+            self._separate = able and bool(self._learner.call(WeightSender.has_adapters)[0])
+        return "separate" if self._separate else "merged"
 
     def sources(self, form: WeightForm) -> list[int]:
         """Return the learner's rank that gives each part of the weights."""

@@ -8,7 +8,7 @@ import yaml
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import OWN_ARGUMENTS, own_misfit
-from rlinf.base.user_code import MODULE_PLACE
+from rlinf.base.user_code import MODULE_PATH_ADVICE
 from rlinf.config.context import Context
 from rlinf.config.derived import collects_episodes, compares_groups, is_off_policy, is_text, max_turns, text_envs
 from rlinf.config.experiment import Config
@@ -101,7 +101,7 @@ def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], 
 def _own_hint(key: str, message: str) -> str:
     """Describe the form that a user's own function has, or where its module must be."""
     if "cannot be imported" in message:
-        return MODULE_PLACE
+        return MODULE_PATH_ADVICE
     argument = OWN_ARGUMENTS[key]
     if key in ("loss_agg_func", "kl_penalty_type", "token_kl_type"):
         return f"It has one argument, {argument}, and no options."

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from rlinf.base.user_code import MODULE_PLACE, Signature, imported, own_parameters
+from rlinf.base.user_code import MODULE_PATH_ADVICE, Signature, imported, own_parameters
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text
 from rlinf.config.names import nearest
@@ -79,7 +79,7 @@ def _unknown(context: Context, key: str, name: str, known: Collection[str]) -> N
     close = nearest(name, known)
     listed = f"there are {', '.join(known)}, and " if known else "there is "
     message = f"{key}: {name} does not exist; {listed}module:name of your own."
-    _refuse(context, key, message, f"Did you mean {close[0]}?" if close else MODULE_PLACE)
+    _refuse(context, key, message, f"Did you mean {close[0]}?" if close else MODULE_PATH_ADVICE)
 
 
 def _check_class(context: Context, key: str, name: str, section: str, options: Mapping[str, object]) -> None:
@@ -88,7 +88,7 @@ def _check_class(context: Context, key: str, name: str, section: str, options: M
     try:
         kind: Any = own_class(key, name)
     except OwnClassError as error:
-        _refuse(context, key, f"{str(error).removesuffix(MODULE_PLACE).strip('. ')}.", MODULE_PLACE)
+        _refuse(context, key, f"{str(error).removesuffix(MODULE_PATH_ADVICE).strip('. ')}.", MODULE_PATH_ADVICE)
         return
     known = own_options(kind)
     misfit = _CALLS[key].misfit(kind, known)
@@ -128,10 +128,10 @@ def _check_function(context: Context, key: str, name: str, section: str, options
     try:
         made = imported(name)
     except ValueError as error:
-        _refuse(context, key, f"{key}: {error}.", MODULE_PLACE)
+        _refuse(context, key, f"{key}: {error}.", MODULE_PATH_ADVICE)
         return
     handed = _CALLS[key]
-    parameters = own_parameters(made, behind=len(handed.places))
+    parameters = own_parameters(made, behind=len(handed.positional))
     misfit = handed.misfit(made, [parameter.name for parameter in parameters])
     if misfit:
         _refuse(context, key, f"{key}: {name} {misfit}.", "Options follow these, and are given by name.")

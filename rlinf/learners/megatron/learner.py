@@ -168,7 +168,7 @@ class MegatronLearner(Offloadable):
         return text_costs(TextInputs.of(batch.inputs), packed=True)
 
     @property
-    def data_place(self) -> DataParallelRank:
+    def data_rank(self) -> DataParallelRank:
         """Ranks of a tensor, pipeline or context parallel group work on the same rows.
 
         Ranks that share experts meet in every layer, so they must run as many micro-batches as the one with most.

@@ -138,7 +138,7 @@ class OffPolicyLearner:
         raise ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
 
     @property
-    def data_place(self) -> DataParallelRank:
+    def data_rank(self) -> DataParallelRank:
         """Every rank reads all transitions, and draws its own from them."""
         return DataParallelRank(self.place.rank, self.place.size, self.algorithm.replay_batch_size)
 

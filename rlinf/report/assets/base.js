@@ -8,7 +8,7 @@ class Nulls {
 const DATA = unpacked(document.getElementById("data").textContent);
 const PALETTE = ["#2f81f7", "#e5703a", "#2da44e", "#a371f7", "#d4a017", "#e0529c", "#1aa7a7", "#8a6d5a", "#7d8794", "#c0392b"];
 
-/** What JSON of a page says. `{"nulls": 9}` is nine nulls of a list, `{"nulls": [value]}` a record with that key. */
+/** The values of a page's JSON. `{"nulls": 9}` is nine nulls of a list, `{"nulls": [value]}` a record with that key. */
 function unpacked(text) {
   const whole = (item) => (item instanceof Nulls ? new Array(item.count).fill(null) : [item]);
   return JSON.parse(text, (_, value) => {

@@ -3,12 +3,12 @@ function sparkline(values) {
   if (values.length < 2) return el("span", { class: "dim" }, "–");
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const span = high - low || 1;
-  const places = values.map((value, i) => `${((100 * i) / (values.length - 1)).toFixed(1)},${(22 - (20 * (value - low)) / span).toFixed(1)}`);
+  const points = values.map((value, i) => `${((100 * i) / (values.length - 1)).toFixed(1)},${(22 - (20 * (value - low)) / span).toFixed(1)}`);
   const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   picture.setAttribute("viewBox", "0 0 100 24");
   picture.setAttribute("class", "spark");
   const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
-  line.setAttribute("points", places.join(" "));
+  line.setAttribute("points", points.join(" "));
   picture.append(line);
   return picture;
 }
@@ -54,7 +54,7 @@ function runsPanel(section, data) {
     el("span", { class: "dim" }, data.root)), sortableTable([
     { name: "", key: "id", cell: box },
     { name: "run", key: "id", cell: (row) => el("a", { class: "run", title: row.id, href: `/run?id=${encodeURIComponent(row.id)}` }, row.id === "." ? row.name : shortName(row.id)) },
-    { name: "to look at", key: "concerns" },
+    { name: "concerns", key: "concerns" },
     { name: "state", key: "state", cell: (row) => el("span", { class: `state ${row.state}` }, row.state) },
     { name: "step", key: "step", number: true, cell: (row) => (row.step === null ? "–" : `${Math.max(0, row.step)} of ${row.of}`) },
     { name: "last", key: "last" },

@@ -1,4 +1,4 @@
-/** A page that `rlinf ui` serves asks for news. What is being read stays until its reader wants the new one. */
+/** A page that `rlinf ui` serves requests news. What is being read stays until its reader wants the new one. */
 function startLive() {
   if (!DATA.live) return;
   const { url, every_s: every } = DATA.live;
@@ -16,7 +16,7 @@ function startLive() {
     state.classList.remove("news");
   }
 
-  async function ask() {
+  async function poll() {
     try {
       const answer = await fetch(`${url}${url.includes("?") ? "&" : "?"}stamp=${encodeURIComponent(stamp)}`);
       if (answer.status === 200) {
@@ -42,9 +42,9 @@ function startLive() {
     } catch {
       state.textContent = "no connection";
     }
-    setTimeout(ask, every * 1000);
+    setTimeout(poll, every * 1000);
   }
-  setTimeout(ask, every * 1000);
+  setTimeout(poll, every * 1000);
 }
 
 function opened() {
@@ -53,7 +53,7 @@ function opened() {
 
 /** All tabs again, from other data. */
 function rebuild(fresh) {
-  const [name, place, live] = [opened(), window.scrollY, DATA.live];
+  const [name, scroll, live] = [opened(), window.scrollY, DATA.live];
   for (const entry of TABS) {
     if (entry.section) {
       forget(entry.section);
@@ -66,5 +66,5 @@ function rebuild(fresh) {
   Object.assign(DATA, fresh, { live });
   buildTabs();
   openTab(TABS.some((entry) => entry.name === name) ? name : TABS[0].name);
-  window.scrollTo(0, place);
+  window.scrollTo(0, scroll);
 }

@@ -1,12 +1,12 @@
 // Both ends stand out from a light page and from a dark one.
 const SCALE = [[47, 129, 247], [163, 113, 247], [229, 112, 58]];
-const PARALLEL = { height: 400, top: 46, bottom: 16, side: 64, apart: 110 };
+const PARALLEL = { height: 400, top: 46, bottom: 16, side: 64, gap: 110 };
 
 /** The colour of a share from 0 to 1. */
 function scaleColour(share) {
-  const place = Math.min(share * 2, 1.999);
-  const [from, to] = [SCALE[Math.floor(place)], SCALE[Math.floor(place) + 1]];
-  return `rgb(${from.map((value, i) => Math.round(value + (to[i] - value) * (place % 1))).join(", ")})`;
+  const position = Math.min(share * 2, 1.999);
+  const [from, to] = [SCALE[Math.floor(position)], SCALE[Math.floor(position) + 1]];
+  return `rgb(${from.map((value, i) => Math.round(value + (to[i] - value) * (position % 1))).join(", ")})`;
 }
 
 function svg(tag, attributes = {}, ...children) {
@@ -17,7 +17,7 @@ function svg(tag, attributes = {}, ...children) {
 }
 
 /**
- * One axis of the parallel coordinates: numbers as they are (as powers of ten, where they span several), words by place.
+ * One axis of the parallel coordinates: numbers as they are (as powers of ten, where they span several), words by index.
  * @typedef {{label: string, values: number[], ticks: [number, string][] | null}} Coordinate
  * @returns {Coordinate}
  */
@@ -45,7 +45,7 @@ function coordinate(label, values) {
  * @param {boolean} least whether small results are the good ones, which have the warm colour.
  */
 function parallelPlot(node, coordinates, results, least) {
-  const { height, top, bottom, side, apart } = PARALLEL;
+  const { height, top, bottom, side, gap } = PARALLEL;
   const [low, high] = [Math.min(...results), Math.max(...results)];
   const share = (result) => (high > low ? (result - low) / (high - low) : 0.5);
   const colours = results.map((result) => scaleColour(least ? 1 - share(result) : share(result)));
@@ -61,7 +61,7 @@ function parallelPlot(node, coordinates, results, least) {
   const passes = (trial) => axes.every(({ kept, values }) => kept === null || (values[trial] >= kept[0] && values[trial] <= kept[1]));
 
   function draw() {
-    const width = Math.max(node.clientWidth, 2 * side + apart * (axes.length - 1));
+    const width = Math.max(node.clientWidth, 2 * side + gap * (axes.length - 1));
     const x = (i) => side + ((width - 2 * side) * i) / Math.max(1, axes.length - 1);
     const shown = results.map((_, trial) => passes(trial));
     count.textContent = shown.every(Boolean) ? "" : `${shown.filter(Boolean).length} of ${results.length} trials`;
@@ -87,26 +87,26 @@ function parallelPlot(node, coordinates, results, least) {
   }
 
   function keep(axis, from, to) {
-    const value = (place) => axis.low + (axis.high - axis.low) * (1 - (place - top) / (height - top - bottom));
+    const value = (pixel) => axis.low + (axis.high - axis.low) * (1 - (pixel - top) / (height - top - bottom));
     axis.kept = Math.abs(from - to) < 4 ? null : [value(Math.max(from, to)), value(Math.min(from, to))];
     draw();
   }
 
   function move(axis, to) {
     const width = picture.clientWidth;
-    const place = Math.round(((to - side) / Math.max(1, width - 2 * side)) * (axes.length - 1));
+    const index = Math.round(((to - side) / Math.max(1, width - 2 * side)) * (axes.length - 1));
     axes.splice(axes.indexOf(axis), 1);
-    axes.splice(Math.max(0, Math.min(axes.length, place)), 0, axis);
+    axes.splice(Math.max(0, Math.min(axes.length, index)), 0, axis);
     draw();
   }
 
-  /** Calls `done` with the two ends of a drag, as places in the picture. */
+  /** Calls `done` with the two ends of a drag, as positions in the picture. */
   function dragged(target, done) {
-    const place = (event) => [event.clientX - picture.getBoundingClientRect().left, event.clientY - picture.getBoundingClientRect().top];
+    const position = (event) => [event.clientX - picture.getBoundingClientRect().left, event.clientY - picture.getBoundingClientRect().top];
     target.addEventListener("pointerdown", (begin) => {
       begin.preventDefault();
-      const from = place(begin);
-      window.addEventListener("pointerup", (end) => done(from, place(end)), { once: true });
+      const from = position(begin);
+      window.addEventListener("pointerup", (end) => done(from, position(end)), { once: true });
     });
   }
   whenSeen(node, draw);

@@ -19,7 +19,7 @@ function removeChart(node) {
 
 /**
  * A line of a plot. `low` and `high` bound its band, `raw` is drawn faintly behind it; `dots` marks each point, and
- * without `stroke` there are only dots. `values` are shown on hover in place of `y`. A `hidden` line is drawn when its name in the legend is clicked.
+ * without `stroke` there are only dots. `values` are shown on hover instead of `y`. A `hidden` line is drawn when its name in the legend is clicked.
  * @typedef {{name: string, colour: string, x: number[], y: (number | null)[], low?: (number | null)[], high?: (number | null)[],
  *   raw?: (number | null)[], values?: (number | null)[], dots?: boolean, stroke?: boolean, hidden?: boolean}} Line
  * @typedef {{title?: string, height?: number, xLabel?: string, yLabel?: string, whole?: boolean, legend?: boolean,
@@ -67,18 +67,18 @@ function unzoom(charts) {
 
 /** All lines' x in order, and a function that spreads a line's values over them. A value that occurs twice in a line stays twice. */
 function sharedX(lines) {
-  const places = new Map();
+  const points = new Map();
   const keys = lines.map((line) => {
     const times = new Map();
     return line.x.map((x) => {
       const time = times.get(x) ?? 0;
       times.set(x, time + 1);
       const key = `${x} ${time}`;
-      places.set(key, [x, time]);
+      points.set(key, [x, time]);
       return key;
     });
   });
-  const order = [...places].sort(([, a], [, b]) => a[0] - b[0] || a[1] - b[1]);
+  const order = [...points].sort(([, a], [, b]) => a[0] - b[0] || a[1] - b[1]);
   const index = new Map(order.map(([key], i) => [key, i]));
   // undefined: the line has no point there, and goes on; null: a gap of its own.
   const spread = (i, values) => {

@@ -55,11 +55,11 @@ function timePanel(section, runs) {
   }
 }
 
-/** How old the tokens of each batch were, and who waited for whom, of runs whose samplers work beside the learner. */
+/** How old the tokens of each batch were, and who waited for whom, of runs whose samplers work concurrently with the learner. */
 function stalenessPanel(section, run, title) {
   const ages = Object.keys(run.series).filter((name) => name.startsWith("rollout/age/")).sort((a, b) => Number(a.split("/")[2]) - Number(b.split("/")[2]));
   const waits = [["time/learner_idle_s", "the learner for samples"], ["time/samplers_idle_s", "samplers for newer weights"]].filter(([name]) => run.series[name]);
-  // Steps of a warm start are below 1 and know neither.
+  // Steps of a warm start are below 1 and have neither.
   const trained = run.series.step.map((_, at) => at).filter((at) => Number(run.series.step[at]) > 0);
   const steps = trained.map((at) => run.series.step[at]);
   if (ages.length) {
@@ -85,7 +85,7 @@ function configPanel(section, run) {
   section.append(el("h2", {}, "Machine, versions and commit"), sortableTable([{ name: "what", key: "key" }, { name: "is", key: "value" }], rows));
 }
 
-/** The shortest endings of paths that tell them apart. */
+/** The shortest endings of paths that distinguish them. */
 function endings(paths) {
   const parts = paths.map((path) => path.split("/").filter(Boolean));
   const longest = Math.max(...parts.map((part) => part.length));
@@ -99,7 +99,7 @@ function endings(paths) {
 /** A panel about one run at a time, with a choice between several. */
 function perRun(section, runs, build) {
   const body = el("div");
-  const show = (place) => { forget(body); build(body, runs[Number(place)]); };
+  const show = (index) => { forget(body); build(body, runs[Number(index)]); };
   if (runs.length > 1) section.append(el("div", { class: "controls" }, choice("run", runs.map((run, i) => [String(i), run.label]), show, "0")));
   section.append(body);
   show(0);

@@ -40,7 +40,7 @@ function movedPastRange(row, [low, high]) {
   });
 }
 
-/** The tokens of a response, each as an element that says what is known of it. */
+/** The tokens of a response, each as an element that shows its values. */
 function tokenElements(row, colouring, clip) {
   const kind = COLOURINGS[colouring];
   const values = colouredValues(row, colouring);
@@ -69,7 +69,7 @@ function withPictures(text) {
   return text.split(PICTURE).map((piece, i) => (i % 2 ? pictureElement(piece) : piece));
 }
 
-/** A text with a word in the place of its pictures. */
+/** A text with a word instead of its pictures. */
 function withoutPictures(text) {
   return text.replace(ANY_PICTURE, "[picture] ");
 }
@@ -85,12 +85,12 @@ function turnWords(turn) {
   return words.join(", ");
 }
 
-/** A conversation: each turn with its speaker, the environment's set apart from the policy's. */
+/** A conversation: each turn with its speaker, the environment's marked as not the policy's. */
 function transcript(row, tokens) {
-  let place = 0;
+  let begin = 0;
   return el("div", { class: "transcript" }, row.turns.map((turn) => {
-    const own = tokens ? tokens.slice(place, place + turn.tokens) : withPictures(turn.text);
-    place += turn.tokens;
+    const own = tokens ? tokens.slice(begin, begin + turn.tokens) : withPictures(turn.text);
+    begin += turn.tokens;
     return el("div", { class: `turn ${turn.speaker}` }, el("span", { class: "speaker" }, turnWords(turn)), ...(turn.pictures || []).map(pictureElement), el("pre", {}, own));
   }));
 }
@@ -111,7 +111,7 @@ function responseCard(row, colouring, clip, prompt) {
   ].filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== "–");
   return el("div", { class: `card response ${row.verdict || ""}` },
     el("div", { class: "head" }, facts.map(([name, value]) => el("span", {}, `${name} `, el("b", {}, value)))),
-    row.prompt !== prompt ? el("details", { class: "context" }, el("summary", {}, "what was said before"), el("pre", {}, withPictures(row.prompt))) : null,
+    row.prompt !== prompt ? el("details", { class: "context" }, el("summary", {}, "the conversation so far"), el("pre", {}, withPictures(row.prompt))) : null,
     row.response !== undefined || row.pieces ? responseText(row, colouring, clip) : null,
     row.trace ? tracePlot(row.trace) : null);
 }
@@ -126,7 +126,7 @@ function groupWords(rows) {
   return `${rows.length} rows, mean reward ${number(mean)}, best ${number(Math.max(...rewards))}.`;
 }
 
-/** Writes texts in the place of their numbers, once for a page. */
+/** Writes texts instead of their numbers, once for a page. */
 function withTexts(samples) {
   if (!samples.texts) return;
   for (const row of Object.values(samples.steps).flat()) {

@@ -4,7 +4,7 @@ const PROCESS_ROW = 15;
 function timelinePanel(section, run) {
   const drawn = el("div");
   const steps = run.timelines.map((one, i) => [String(i), `step ${one.step}`]);
-  const show = (place) => drawn.replaceChildren(...timelineOf(run.timelines[Number(place)]));
+  const show = (index) => drawn.replaceChildren(...timelineOf(run.timelines[Number(index)]));
   if (steps.length > 1) section.append(el("div", { class: "controls" }, choice("iteration", steps, show, "0")));
   section.append(drawn);
   show(0);

@@ -122,9 +122,9 @@ def _guard(
         query_token = request.query_params.get("token")
         if query_token is not None and secrets.compare_digest(query_token, token):
             # Without the token, which would stay in the browser's history.
-            asked = request.url.remove_query_params("token")
-            path = asked.path if asked.path in _PAGES else "/"
-            entry = RedirectResponse(f"{path}?{asked.query}".rstrip("?"), headers=_HEADERS)
+            requested = request.url.remove_query_params("token")
+            path = requested.path if requested.path in _PAGES else "/"
+            entry = RedirectResponse(f"{path}?{requested.query}".rstrip("?"), headers=_HEADERS)
             entry.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
             return entry
         if not secrets.compare_digest(request.cookies.get(_COOKIE, ""), token):

@@ -20,7 +20,7 @@ from rlinf.train.run_lock import NAME as LOCK
 from rlinf.train.run_lock import SILENCE_S, Holder
 
 _DEPTH = 6
-"""Levels of folders below the root that are looked into: the runs of a sweep are three below the sweep."""
+"""Levels of folders below the root that are searched: the runs of a sweep are three below the sweep."""
 _TRIALS_DEPTH = 3
 _LINE_POINTS = 60
 _WATCHED = ("metrics.jsonl", "summary.json", "config.yaml", "samples", "episodes", "evaluations", "videos")

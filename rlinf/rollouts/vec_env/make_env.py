@@ -17,7 +17,7 @@ from gymnasium.vector import VectorEnv
 
 from rlinf.base.errors import UserError
 from rlinf.base.user_code import (
-    MODULE_PLACE,
+    MODULE_PATH_ADVICE,
     Signature,
     did_you_mean,
     imported,
@@ -224,7 +224,7 @@ def _import_module_of(env_id: str) -> None:
 
 
 def _not_installed(env_id: str, error: ModuleNotFoundError) -> EnvNotFoundError:
-    meant = nearest_name(error) or f". {MODULE_PLACE}"
+    meant = nearest_name(error) or f". {MODULE_PATH_ADVICE}"
     return EnvNotFoundError(f"env.id {env_id!r} needs the module {error.name!r}, which is not installed{meant}")
 
 

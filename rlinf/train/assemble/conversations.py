@@ -70,7 +70,7 @@ def policy_reader(config: Config, tokenizer: Any) -> PictureReader | None:
         reader = picture_reader(architecture_config(policy.architecture, tokenizer), None, policy.vision)
     else:
         reader = picture_reader(checkpoint_config(policy.path), model_folder(policy.path), policy.vision)
-    # Of a model on the hub the checks of the configuration do not know the family.
+    # The checks of the configuration cannot determine the family of a model on the hub.
     for _, message, fix in () if reader is None else config.facts.text_only_parts:
         raise UserError(f"{message} {fix}")
     return reader

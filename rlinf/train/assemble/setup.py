@@ -21,7 +21,7 @@ class ResolvedRun:
     config: Config
     devices: Devices
     notes: Mapping[str, str]
-    """Where they are not what the configuration alone would say."""
+    """Settings that differ from the configuration's, and why."""
 
     @classmethod
     def of(cls, config: Config, *, gpus: bool | None = None) -> ResolvedRun:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from rlinf.datasets.robot_data.dataset import RobotDataset
     from rlinf.learners.off_policy.prior import PriorTransitions
 
-# How many starts are asked for their instruction: enough to meet every word of a task.
+# How many starts give their instruction: enough to meet every word of a task.
 _TOKENIZER_STARTS = 500
 
 
@@ -97,7 +97,7 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
         overlaps=facts.overlaps,
         warm_start_batch=None if facts.off_policy else warm_start.batch,
         warm_start_preparation=warm_start.prepare,
-        write_beside=functools.partial(keep_class, config.policy.name, envs.spaces())
+        write_policy_extras=functools.partial(keep_class, config.policy.name, envs.spaces())
         if is_own(config.policy.name)
         else None,
         restarts=envs.numbers,

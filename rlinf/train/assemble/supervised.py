@@ -211,6 +211,6 @@ def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -
         evaluate=with_held_out_rows(None, learner, data.held_out, config.sft),
         warm_start_batch=data.train.batch,
         warm_start_preparation=warm_start_preparation(learner, config.sft),
-        write_beside=functools.partial(save_beside, tokenizer, response_ends(config, tokenizer)),
+        write_policy_extras=functools.partial(save_beside, tokenizer, response_ends(config, tokenizer)),
         notes={**setup.notes, **data.notes},
     )

@@ -141,7 +141,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
         warm_start_batch=warm_start,
         warm_start_preparation=prepare_warm_start,
         reward_models=_learned_reward(setup, cluster, functools.partial(language_model, config, path)),
-        write_beside=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
+        write_policy_extras=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
         overlaps=facts.overlaps,
         rendered=rollout.rendered,
         continuous=rollout if isinstance(rollout, ContinuousRollout) else None,

@@ -1,4 +1,4 @@
-"""Inputs in the place of questions and tool answers, to measure whether it reads them."""
+"""Inputs instead of questions and tool answers, to measure whether the policy reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HIGHER = str.maketrans("0123456789", "1234567890")
 
 
 def with_other_questions(texts: Sequence[str], *, which: Questions, offset: int) -> list[str]:
-    """Return texts without their words, or the texts ``offset`` places later; pictures go with their words.
+    """Return texts without their words, or the texts ``offset`` positions later; pictures go with their words.
 
     >>> with_other_questions(["2 + 3?", "4 + 4?"], which="swapped", offset=1)
     ['4 + 4?', '2 + 3?']

@@ -26,7 +26,7 @@ class Suite:
     max_new_tokens: int
     """The usual limit of a response, where neither the command nor the model has a lower one."""
     names: tuple[str, ...]
-    """What its file or folder is called where nobody names it, under `data/`."""
+    """The default names of its file or folder under `data/`."""
     prompt: str = STEP_BY_STEP
 
 
@@ -74,7 +74,7 @@ _ENV = "rlinf_envs:rlinf/Math-v0"
 _EVERY_TASK = 1_000_000
 _PROMPT_TOKENS, _RESPONSE_TOKENS = 2048, 1024
 _TEMPERATURE = 0.6
-# What a run's environment says of prompts and grading, and Math-v0 knows too.
+# Keys of a run's environment about prompts and grading that Math-v0 has too.
 _KEPT = (
     "answer_format",
     "extraction",

@@ -81,7 +81,7 @@ class TrainingEvaluation:
         state.evaluation, self.samples = evaluation.metrics, evaluation.samples
         state.evaluated = measured.step
         for note in evaluation.notes:
-            run.display.say(f"step {measured.step}: {note}", style="yellow")
+            run.display.print_line(f"step {measured.step}: {note}", style="yellow")
         write_episodes(run.folder.path, measured.step, evaluation.episodes)
         self._note_best(evaluation.metrics, measured.step)
         return {**evaluation.metrics, "time/evaluation_s": measured.ended - measured.began}

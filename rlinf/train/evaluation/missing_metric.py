@@ -1,4 +1,4 @@
-"""An evaluation that lacks the metric somebody waits for, instructed in words before the run is over."""
+"""An evaluation that lacks a metric which a setting of the run needs, reported before the run is over."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def missing_success(name: str, success_key: str) -> str:
         return ""
     return (
         f". The environment tells no success: no step's info has the key {success_key!r} (env.success_key). Name that "
-        "key if it has another, let the info say it in every step, or take eval/return"
+        "key if it has another, report it in the info of every step, or take eval/return"
     )

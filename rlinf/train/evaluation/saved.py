@@ -22,8 +22,8 @@ from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.run_dir import write_atomically
 
 FOLDER = "evaluations"
-# What decides the result of an evaluation beside the weights, and the keys in there that only say when it is made and
-# how it is seen.
+# Sections that decide the result of an evaluation, next to the weights. The second tuple has their keys that only set
+# when it is made and how it is shown.
 _DECIDING = ("env.", "data.", "policy.", "rollout.", "evaluation.")
 _IRRELEVANT = ("evaluation.every", "evaluation.video")
 
@@ -78,11 +78,11 @@ def save_evaluation(
         "settings": {name: section for name, section in stored(config).items() if name in sections},
         "outcomes": [asdict(outcome) for outcome in evaluation.outcomes],
     }
-    place = folder / FOLDER
-    place.mkdir(exist_ok=True)
+    evaluations = folder / FOLDER
+    evaluations.mkdir(exist_ok=True)
     name = f"step_{step:06d}_{label}" if label else f"step_{step:06d}"
     names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
-    path = next(path for path in (place / f"{one}.json" for one in names) if not path.exists())
+    path = next(path for path in (evaluations / f"{one}.json" for one in names) if not path.exists())
     write_atomically(path, json.dumps(content, indent=2))
     return path
 

@@ -26,7 +26,7 @@ class Evaluation:
     samples: list[dict[str, Any]] = field(default_factory=list)
     episodes: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What a person should hear of."""
+    """What is printed for the user."""
     outcomes: Sequence[Outcome] = ()
     """One for each task (simulators: start state), in their order: what two evaluations are compared by."""
 

@@ -2,7 +2,7 @@
 
 The short runs are of the same file, with its own width, rows and micro-batches, so that every matrix has the shape that
 it will have. They have fewer layers and shorter responses. With all else fixed, each part of a step is linear in the
-layers n and in the tokens of a response L, so up to four runs at n1 < n2 and L1 < L2 say what it is elsewhere:
+layers n and in the tokens of a response L, so up to four runs at n1 < n2 and L1 < L2 determine it elsewhere:
 
     T(n, L) = a + b n + c L + d n L        a, b, c, d >= 0
 

@@ -35,7 +35,7 @@ _INDEXING = frozenset(
 _GATHERING = ("allgather", "reduce_scatter", "gather", "scatter", "alltoall")
 # Kernels that mix two precisions are refused by PyTorch in words like these.
 _DTYPE_WORDS = ("same dtype", "expected scalar type", "dtypes match")
-# Those whose shape functions do not look at dtypes, which their kernels do.
+# Those whose shape functions do not check dtypes, which their kernels do.
 _PRODUCTS = frozenset({aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default})
 
 
@@ -94,7 +94,7 @@ class Fakes(FakeTensorMode):
     ) -> object:
         """One operation of PyTorch."""
         if func is torch.ops.prim.device.default:
-            # PyTorch's C++ asks: on a build without CUDA it knows nothing to do with such a device.
+            # PyTorch's C++ reads it: a build without CUDA cannot handle such a device.
             fake: Any = args[0]
             return torch.device("meta") if fake.fake_device.type == "cuda" else fake.fake_device
         # `meta` is how the fake device is called among C++ and us.
@@ -103,7 +103,7 @@ class Fakes(FakeTensorMode):
             for name, value in (kwargs or {}).items()
         }
         if self._within:
-            # PyTorch takes this operation apart to learn its shape; a kernel would not.
+            # PyTorch decomposes this operation to compute its shape; a kernel would not.
             return super().dispatch(func, types, args, kwargs)
         leaves = tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
@@ -144,8 +144,8 @@ class Fakes(FakeTensorMode):
 
     def _stays_real(self, func: Any, tensors: Sequence[Tensor], kwargs: Mapping[str, object]) -> bool:
         """Arithmetic of the host on real tensors; of those made there, integers (model weights would not fit)."""
-        asked = kwargs.get("device")
-        if asked is not None and asked == self.device and self.device.type != "cpu":
+        device = kwargs.get("device")
+        if device is not None and device == self.device and self.device.type != "cpu":
             return False
         if any(isinstance(tensor, FakeTensor) for tensor in tensors) or func.namespace == "c10d":
             return False
@@ -183,7 +183,7 @@ class Fakes(FakeTensorMode):
         return fake
 
     def _whole_indices(self, indices: Any) -> list[Tensor | None]:
-        """Boolean indices as the places of their true elements."""
+        """Return Boolean indices as the positions of their true elements."""
         results: list[Tensor | None] = []
         for index in indices:
             if index is None or index.dtype not in (torch.bool, torch.uint8):

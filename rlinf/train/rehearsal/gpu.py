@@ -36,7 +36,7 @@ def movable_fakes(ledger: Ledger) -> Iterator[None]:
         stack.enter_context(_exchanged(dist, "all_gather_object", _as_mine))
         stack.enter_context(_exchanged(dist, "broadcast_object_list", _nothing))
         stack.enter_context(_Numbers())
-        # The ledger asks whether a backward pass is under way, which only its own thread knows.
+        # The ledger checks whether a backward pass is under way, which only the pass's own thread can.
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         yield
 
@@ -79,7 +79,7 @@ def pretended_gpu() -> Iterator[None]:
             stack.enter_context(_exchanged(torch.cuda, name, answer))
         # PyTorch up to 2.9 makes a first real tensor if there is a GPU.
         stack.enter_context(_exchanged(fake_tensor, "init_gpu_context", _nothing))
-        # C++ makes distributed tensors, and asks their parts where they are.
+        # C++ makes distributed tensors, and reads the devices of their parts.
         stack.enter_context(_exchanged(DTensor, "device", property(lambda tensor: tensor._local_tensor.device)))
         spelling = _Spelling()
         stack.enter_context(_exchanged(torch, "clear_autocast_cache", spelling.copies.clear))
@@ -114,7 +114,7 @@ def _exchanged(owner: Any, name: str, value: object) -> Iterator[None]:
 
 
 def _counted(resize: Callable[[Any, int], Any], ledger: Ledger) -> Callable[[Any, int], Any]:
-    """Count resizes: FSDP frees and fills storages in-place, which no operation reports."""
+    """Count resizes: FSDP frees and fills storages, which no operation reports."""
 
     def resized(storage: torch.UntypedStorage, size: int) -> Any:
         result = resize(storage, size)
@@ -125,7 +125,7 @@ def _counted(resize: Callable[[Any, int], Any], ledger: Ledger) -> Callable[[Any
 
 
 def _apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-    """Replace `Module._apply`, which can't exchange fake parameters in-place.
+    """Replace `Module._apply`, which can't exchange the data of fake parameters.
 
     Each becomes a new one, tied ones stay tied."""
     made: dict[int, Any] = {}

@@ -62,7 +62,7 @@ class Ledger:
         self._change(block, storage.nbytes(), part)
 
     def resized(self, storage: torch.UntypedStorage) -> None:
-        """Count what became of a storage that was resized in-place: FSDP does so with the weights it gathers."""
+        """Count what became of a storage that was resized: FSDP resizes those of the weights it gathers."""
         block = self._blocks.get(storage._cdata)
         if block is not None:
             self._change(block, storage.nbytes(), "weights gathered")

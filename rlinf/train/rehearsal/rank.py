@@ -131,14 +131,14 @@ def _drive(rehearsal: _Rehearsal, tokenizer_path: str, info: RankInfo, batch: Ba
     first = batch.select(torch.arange(batch.num_rows // MICRO_BATCHES))
     with _labelled_optimizer(learner, ledger):
         # The first makes the optimiser's state. Distributed tensors then learn how operations are split, from tensors
-        # of full size that nobody allocates: it is not measured.
+        # of full size that are never allocated: it is not measured.
         learner.update(first, step=0)
         _label_state(learner, ledger)
         with rehearsal.phase("update", "activations"):
             learner.update(batch, step=1)
         _label_state(learner, ledger)
     if config.learner.backend == "megatron" and config.learner.num_workers > 1:
-        return  # it asks the other ranks what they hold
+        return  # it collects what the other ranks hold
     with rehearsal.phase("weights to samplers", "weights gathered"):
         learner.weight_sources(config.learner.weight_bucket_mb << 20)
         learner.weights(version=1, part=0, bucket_bytes=config.learner.weight_bucket_mb << 20)

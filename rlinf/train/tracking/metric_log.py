@@ -19,18 +19,18 @@ from rlinf.train.tracking.sinks import Sink, start_sinks
 class MetricLog:
     """One JSON object a step. After a resume the file continues from the checkpoint, without the lost steps.
 
-    A service that fails loses its numbers, which `metrics.jsonl` has; ``say`` reports it once, and training goes
+    A service that fails loses its numbers, which `metrics.jsonl` has; ``warn`` reports it once, and training goes
     on. It also reports, once, what is wrong with the first training iterations.
     """
 
-    def __init__(self, folder: Path, config: Config, *, from_step: int, say: Callable[[str], None] = print) -> None:
+    def __init__(self, folder: Path, config: Config, *, from_step: int, warn: Callable[[str], None] = print) -> None:
         self.path = folder / "metrics.jsonl"
-        self._say = say
+        self._warn = warn
         self._reported: set[str] = set()
         self._sinks = start_sinks(folder, config, from_step)
         lines = read_json_lines(self.path, number="step")
         if lines.damaged:
-            self._say(lines.note(self.path))
+            self._warn(lines.note(self.path))
         kept = [row for row in lines.rows if row["step"] <= from_step]
         write_atomically(self.path, "".join(json.dumps(row) + "\n" for row in kept))
         self._first_steps = FirstSteps(to_mapping(config), earlier=kept)
@@ -43,7 +43,7 @@ class MetricLog:
         for sink in self._sinks:
             self._guard(sink, partial(sink.write, step, metrics))
         for warning in self._first_steps.add(step, metrics):
-            self._say(f"WARNING: {warning}")
+            self._warn(f"WARNING: {warning}")
 
     def __enter__(self) -> Self:
         return self
@@ -60,4 +60,4 @@ class MetricLog:
             name = type(sink).__name__
             if name not in self._reported:
                 self._reported.add(name)
-                self._say(f"{name} does not take metrics (metrics.jsonl has them): {own_account(error) or error}")
+                self._warn(f"{name} does not take metrics (metrics.jsonl has them): {own_account(error) or error}")

@@ -20,8 +20,8 @@ _TIMEOUT_S = 10
 class TraceExport:
     """Sends the spans of iterations in the background; a collector that is away never stops the run."""
 
-    def __init__(self, exporter: Any, *, run: str, say: Callable[[str], None]) -> None:
-        """Take spans for ``exporter``, an OpenTelemetry ``SpanExporter``; ``say`` prints that some were not sent."""
+    def __init__(self, exporter: Any, *, run: str, warn: Callable[[str], None]) -> None:
+        """Take spans for ``exporter``, an OpenTelemetry ``SpanExporter``; ``warn`` prints that some were not sent."""
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -30,10 +30,10 @@ class TraceExport:
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=1 << 16))
         self._tracer = self._provider.get_tracer("rlinf")
-        self._say = say
+        self._warn = warn
 
     @classmethod
-    def to(cls, endpoint: str, *, run: str, say: Callable[[str], None]) -> TraceExport:
+    def to(cls, endpoint: str, *, run: str, warn: Callable[[str], None]) -> TraceExport:
         """Build an export to the collector at ``endpoint``, such as http://localhost:4318/v1/traces.
 
         Raises:
@@ -43,7 +43,7 @@ class TraceExport:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         except ModuleNotFoundError as error:
             raise UserError(f"logging.otlp_endpoint: {missing_package(error) or error}") from error
-        return cls(OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT_S), run=run, say=say)
+        return cls(OTLPSpanExporter(endpoint=endpoint, timeout=_TIMEOUT_S), run=run, warn=warn)
 
     def send(self, spans: Sequence[Span], step: int) -> None:
         """Send the spans of iteration ``step`` below one of its own; those inside others of a track are their children.
@@ -63,7 +63,7 @@ class TraceExport:
     def close(self) -> None:
         """Wait for what is not sent yet, for at most ten seconds."""
         if not self._provider.force_flush(timeout_millis=_TIMEOUT_S * 1000):
-            self._say(f"logging.otlp_endpoint: some spans were not sent within {_TIMEOUT_S} s")
+            self._warn(f"logging.otlp_endpoint: some spans were not sent within {_TIMEOUT_S} s")
         self._provider.shutdown()
 
     def _send_track(self, members: Sequence[Span], track: str, root: Any) -> None:

@@ -65,7 +65,7 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
 
-    def say(self, text: str, style: str = "") -> None:
+    def print_line(self, text: str, style: str = "") -> None:
         """Print a line that stays: ``text`` as it is (no markup), in one of rich's styles."""
         if self.mode != "none":
             self.console.print(Text(printable(redacted(text)), style=style), soft_wrap=True)
@@ -86,11 +86,11 @@ class ProgressDisplay:
         self.latest["train/loss"] = metrics["loss"]
         self.history.setdefault("train/loss", []).append(metrics["loss"])
         if self.mode == "plain" and (done % 50 == 0 or done == self.total):
-            self.say(f"warm start {done}/{self.total}  loss {metrics['loss']:.4f}  left {self._left(done)}")
+            self.print_line(f"warm start {done}/{self.total}  loss {metrics['loss']:.4f}  left {self._left(done)}")
 
     def evaluated(self, where: str, metrics: Mapping[str, float]) -> None:
         """Show an evaluation on the way, with the run's position in words."""
-        self.say(f"{where}:  {_line(metrics)}")
+        self.print_line(f"{where}:  {_line(metrics)}")
 
     def step(self, done: int, metrics: Mapping[str, float]) -> None:
         """Show the numbers of a finished step."""
@@ -100,7 +100,7 @@ class ProgressDisplay:
                 self.latest[name] = metrics[name]
                 self.history.setdefault(name, []).append(metrics[name])
         if self.mode == "plain" and (done % self.plain_every == 0 or done == self.total):
-            self.say(f"step {done}/{self.total}  {_line(metrics)}  left {self._left(done)}")
+            self.print_line(f"step {done}/{self.total}  {_line(metrics)}  left {self._left(done)}")
 
     def _left(self, done: int) -> str:
         advanced = done - self._done_before

@@ -17,7 +17,7 @@ from rlinf.data.ragged import RaggedRows
 from rlinf.rollouts.simulator.records import RolloutPart
 
 Cut = Callable[..., Sequence[Any]]
-"""Called with a list of rows and the values: what each entry of the list asks for."""
+"""Called with lists of rows and the values; returns what each list selects."""
 
 
 def _pieces_of(
@@ -30,7 +30,7 @@ def _pieces_of(
         try:
             made.result()
         except WORKER_LOST:
-            # The values outlive the worker: whoever asks for some has to fetch them all.
+            # The values outlive the worker: a caller that needs some has to fetch them all.
             return [Assembled(_cut_once, (cut, own, *values)) for own in rows]
         return list(pieces)
 

@@ -54,8 +54,8 @@ class LearnerPool:
         self.group = group
         self._offload, self._plan = offload, plan
         self._stage = plan.stages[0].name if plan is not None else ""
-        self._calls = BatchCalls(group, cluster, None if plan is None else plan.facts, LearnerWorker.data_place)
-        self._teacher_calls = BatchCalls(group, cluster, teacher_facts, LearnerWorker.teacher_place)
+        self._calls = BatchCalls(group, cluster, None if plan is None else plan.facts, LearnerWorker.data_rank)
+        self._teacher_calls = BatchCalls(group, cluster, teacher_facts, LearnerWorker.teacher_rank)
 
     scale_lr = _on_every_rank(LearnerWorker.scale_lr)
     refresh_reference = _on_every_rank(LearnerWorker.refresh_reference)

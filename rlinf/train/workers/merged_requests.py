@@ -30,8 +30,8 @@ class PendingRequest:
     """Of the worker, by `ResilientPool.lives`."""
     summary: RequestSummary
     kept: Handle
-    """Of the worker's questions, which lie where it made them ..."""
-    place: int
+    """Of the worker's requests, which lie where it made them ..."""
+    index: int
     """... and which of them this is."""
 
 
@@ -78,19 +78,19 @@ class RequestBatcher:
 
 def request(questions: Sequence[PendingRequest]) -> Assembled:
     """Combine the requests into one for a policy server, which fetches them from the workers' nodes."""
-    indices = [question.place for question in questions]
+    indices = [question.index for question in questions]
     return Assembled(functools.partial(_request, indices), tuple(question.kept for question in questions))
 
 
 def _request(indices: Sequence[int], *kept: Sequence[PolicyRequest]) -> PolicyRequest:
-    return merged([asks[index] for index, asks in zip(indices, kept, strict=True)])
+    return merged([requests[index] for index, requests in zip(indices, kept, strict=True)])
 
 
-def merged(asks: Sequence[PolicyRequest]) -> PolicyRequest:
-    """Several `decide` questions as one, row after row."""
-    if len(asks) == 1:
-        return asks[0]
-    observations, states, noises = zip(*(ask.arguments for ask in asks), strict=True)
+def merged(requests: Sequence[PolicyRequest]) -> PolicyRequest:
+    """Return several `decide` requests as one, row after row."""
+    if len(requests) == 1:
+        return requests[0]
+    observations, states, noises = zip(*(request.arguments for request in requests), strict=True)
     leaves = {name: np.concatenate([each[name] for each in observations]) for name in observations[0]}
     noise = None if noises[0] is None else np.concatenate(noises)
     return PolicyRequest("decide", (leaves, np.concatenate(states), noise))

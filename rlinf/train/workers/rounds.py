@@ -22,7 +22,7 @@ class ConversationSet:
     name: str
     """What workers call the environment that plays them."""
     slices: list[slice]
-    """The places of each worker."""
+    """The conversations of each worker, by index."""
     tasks: list[list[int]]
     """Of each worker."""
     past: list[list[Response]]
@@ -48,9 +48,9 @@ class ConversationSet:
         """Return the worker that has the conversation."""
         return next(rank for rank, part in enumerate(self.slices) if response.row_index < part.stop)
 
-    def remember(self, said: Iterable[Response]) -> None:
+    def remember(self, responses: Iterable[Response]) -> None:
         """Record responses as answered, those of a conversation in their order."""
-        for response in said:
+        for response in responses:
             self.past[self.rank(response)].append(response)
 
 
@@ -74,13 +74,13 @@ def handed_over(responses: Sequence[Response]) -> Sequence[Response] | Assembled
 
 
 def _with_tokens(
-    responses: Sequence[Response], places: Sequence[tuple[int, int] | None], *parts: RaggedRows
+    responses: Sequence[Response], locations: Sequence[tuple[int, int] | None], *parts: RaggedRows
 ) -> list[Response]:
-    """Responses with the tokens that are at ``places`` (part, row)."""
+    """Return responses with the tokens that are at ``locations`` (part, row)."""
     tokens, spans = [runs.columns[TOKENS] for runs in parts], [runs.spans() for runs in parts]
     return [
         one
         if location is None
         else one._replace(content=TokenArray(tokens[location[0]][spans[location[0]][location[1]]]))
-        for one, location in zip(responses, places, strict=True)
+        for one, location in zip(responses, locations, strict=True)
     ]

@@ -47,12 +47,12 @@ class RowPlan(ABC):
     def observed(self, rows: Rows) -> NormalizerUpdate | None:
         """Return the observations that running statistics take in after an update; None if none are kept."""
 
-    def updated(self, facts: RowFacts, place: DataParallelRank, *, stage: str, step: int) -> BatchPlan | None:
+    def updated(self, facts: RowFacts, rank: DataParallelRank, *, stage: str, step: int) -> BatchPlan | None:
         """Plan an iteration; None if each share has to have every row."""
         now = self.stage(stage)
         if "selected" in now.objective.needs:
-            return None  # what is treated apart is chosen among all rows of a step
-        return update_plan(facts, place, stage=now, seed=self.seed, step=step)
+            return None  # what is treated separately is chosen among all rows of a step
+        return update_plan(facts, rank, stage=now, seed=self.seed, step=step)
 
     def columns(self, stage: str, rows: Rows) -> tuple[str, ...]:
         """List the columns that ranks learn from, and compute pending advantages of."""

@@ -62,7 +62,7 @@ class SamplerPool(PolicyPool):
         super().__init__(group)
         self.cluster = cluster
         self.redone = 0
-        """Responses that were asked for again, since a worker died over them."""
+        """Responses that were requested again, since a worker died over them."""
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """All completions of all requests, ordered by (position of the request, sample index)."""

@@ -11,7 +11,7 @@ from rlinf.cluster import WORKER_LOST, Cluster, Handle, WorkerGroup
 from rlinf.data.messages import Completion, SampleRequest
 
 SLICE_S = 0.02
-"""How long a sampler works before it looks for new requests."""
+"""How long a sampler works before it checks for new requests."""
 _QUEUED = 2
 """Slices that a sampler is given at a time, so that it has work while the driver takes in the first."""
 
@@ -36,7 +36,7 @@ class _Sampler:
     ending: set[int] = field(default_factory=set)
     """What one of the slices ends."""
     left: dict[int, tuple[SampleRequest, set[int]]] = field(default_factory=dict)
-    """By the id that the worker knows: the request, and the samples that are still to come."""
+    """By the id that the worker has: the request, and the samples that are still to come."""
     slices: deque[Handle] = field(default_factory=deque)
     """Oldest first."""
 
@@ -58,7 +58,7 @@ class PoolSession:
         self._pool, self._slice_s = pool, slice_s
         self._samplers = [_Sampler() for _ in range(pool.group.size)]
         self._names: dict[int, int] = {}
-        """The id that a worker knows -> that of the caller."""
+        """The id that a worker has -> that of the caller."""
         self._next_name = 0
 
     @property
@@ -77,7 +77,7 @@ class PoolSession:
             else:
                 sampler = min(self._samplers, key=lambda one: one.open)
             samples = set(range(request.first_sample, request.first_sample + request.n))
-            self._ask(sampler, request, samples, request.request_id)
+            self._request(sampler, request, samples, request.request_id)
         if self._pool.cluster.concurrent:
             self._set_to_work()
 
@@ -111,7 +111,7 @@ class PoolSession:
                 self._pool.group.call_one(rank, "end_session")
                 sampler.left.clear()
 
-    def _ask(self, sampler: _Sampler, request: SampleRequest, samples: Collection[int], caller: int) -> None:
+    def _request(self, sampler: _Sampler, request: SampleRequest, samples: Collection[int], caller: int) -> None:
         """Request ``samples`` of a request, in as many requests as they have gaps."""
         runs: list[list[int]] = []
         for sample in sorted(samples):
@@ -147,7 +147,7 @@ class PoolSession:
             left = sampler.left
             sampler = self._samplers[rank] = _Sampler()
             for name, (request, samples) in left.items():
-                self._ask(sampler, request, samples, self._names.pop(name))
+                self._request(sampler, request, samples, self._names.pop(name))
             return []
         done = []
         for completion in finished:

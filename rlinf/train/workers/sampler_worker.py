@@ -136,11 +136,11 @@ class SamplerWorker(WeightFollower):
         else:
             follow(order, options, version=version)
 
-    def held_digests(self, asked: Mapping[str, DigestRequest]) -> Digests | str:
+    def held_digests(self, requests: Mapping[str, DigestRequest]) -> Digests | str:
         read = getattr(self._sampler, "held_digests", None)
         if read is None:
             return f"{type(self._sampler).__name__} has no method held_digests"
-        held: Digests | str = read(asked)
+        held: Digests | str = read(requests)
         return held
 
     def takes_adapters(self) -> bool:

@@ -35,10 +35,10 @@ class _Call:
     stage: int | None = None
     """The request whose answer the worker is given; None: it begins."""
     kept: Handle | None = None
-    """What the worker asks in its reply, or the images of its result: it stays where the worker is, until a server or
+    """The worker's requests in its reply, or the images of its result: it stays where the worker is, until a server or
     learner fetches it."""
     questions: Sequence[PendingRequest] = ()
-    """Set where a server is asked: of several workers, or of one."""
+    """Set for a call of a server: the requests of several workers, or of one."""
     server: int = 0
     server_life: int = 0
 
@@ -82,7 +82,7 @@ class _Exchange:
         self._pool, self._method, self._rows = pool, method, rows
         self._calls: dict[Handle, _Call] = {}
         self._results: dict[int, Any] = {}
-        self._asked = [0] * pool.servers.size
+        self._open_requests = [0] * pool.servers.size
         self._env_s = [0.0] * pool.size
         self._policy_s = [0.0] * pool.servers.size
         self._gathering = RequestBatcher(pool.size) if pool.merge else None
@@ -96,9 +96,9 @@ class _Exchange:
             for handle in self._ready():
                 call = self._calls.pop(handle)
                 if call.questions:
-                    self._hear_server(handle, call)
+                    self._finish_server(handle, call)
                 elif self._pool.is_current(call):
-                    self._hear_env(handle, call)
+                    self._finish_env(handle, call)
         wall, pool = time.perf_counter() - began, self._pool
         if self._method == "collect":
             env_s, policy_s = sum(self._env_s) / pool.size, sum(self._policy_s) / pool.servers.size
@@ -126,7 +126,7 @@ class _Exchange:
         )
         self._calls[reply] = _Call(rank, pool.lives[rank], kept=kept)
 
-    def _hear_env(self, handle: Handle, call: _Call) -> None:
+    def _finish_env(self, handle: Handle, call: _Call) -> None:
         try:
             reply: Notice[Any] = handle.result(timeout=0.0) if not handle.done() else handle.result()
         except WORKER_LOST as error:
@@ -142,17 +142,17 @@ class _Exchange:
         elif reply.result is not None:
             self._results[call.worker] = reply.result
         requests = [
-            PendingRequest(call.worker, call.life, ask, call.kept, index) for index, ask in enumerate(reply.requests)
+            PendingRequest(call.worker, call.life, one, call.kept, index) for index, one in enumerate(reply.requests)
         ]
         if self._gathering is None:
             together = [[question] for question in requests]
         else:
             together = self._gathering.add(call.worker, call.stage, requests)
         for questions in together:
-            self._ask(questions)
+            self._send(questions)
 
-    def _hear_server(self, handle: Handle, call: _Call) -> None:
-        self._asked[call.server] -= 1
+    def _finish_server(self, handle: Handle, call: _Call) -> None:
+        self._open_requests[call.server] -= 1
         current = [question for question in call.questions if self._pool.is_current(question)]
         if not current:
             return
@@ -162,7 +162,7 @@ class _Exchange:
             servers = self._pool.servers
             if call.server_life == servers.lives[call.server]:
                 servers.restart(call.server, error)
-            self._ask(current)
+            self._send(current)
             return
         except ValueLost as error:  # with the node of a worker that waits for the answer
             for question in current:
@@ -177,10 +177,10 @@ class _Exchange:
                 reply, kept = self._pool.group.submit_remote(question.worker, "answer", question.summary.stage, own)
                 self._calls[reply] = _Call(question.worker, question.life, question.summary.stage, kept)
 
-    def _ask(self, questions: Sequence[PendingRequest]) -> None:
-        """Of the server with the fewest questions open."""
-        server = min(range(len(self._asked)), key=self._asked.__getitem__)
-        self._asked[server] += 1
+    def _send(self, questions: Sequence[PendingRequest]) -> None:
+        """Send requests to the server with the fewest open."""
+        server = min(range(len(self._open_requests)), key=self._open_requests.__getitem__)
+        self._open_requests[server] += 1
         servers = self._pool.servers
         handle = servers.group.submit_one(server, "answer", request(questions))
         self._calls[handle] = _Call(questions=questions, server=server, server_life=servers.lives[server])

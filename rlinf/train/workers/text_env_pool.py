@@ -96,13 +96,13 @@ class TextEnvPool(ResilientPool):
         """End the conversations of a channel."""
         del self._rounds[channel]
 
-    def continue_channel(self, channel: int, task_ids: Sequence[int], said: Iterable[Response]) -> None:
-        """Open a channel as :meth:`open_channel`, for which an earlier session has answered ``said`` already.
+    def continue_channel(self, channel: int, task_ids: Sequence[int], answered: Iterable[Response]) -> None:
+        """Open a channel as :meth:`open_channel`, for which an earlier session has had ``answered``.
 
         Environments receive them again. Responses of a conversation are in their order.
         """
         round = self._rounds[channel] = ConversationSet.of("train", channel, task_ids, self.size)
-        round.remember(said)
+        round.remember(answered)
         for rank in round.ranks:
             self.play_back(rank, round)
 
@@ -270,7 +270,7 @@ class Grading:
         except WORKER_LOST as error:
             if worker.life == self._pool.lives[rank]:
                 self._pool.restart(rank, error)
-            # What it died over twice is at fault; the rest is asked again.
+            # What it died over twice is at fault; the rest is sent again.
             lost = self._at_fault(worker, [row for row in worker.given if row in worker.again], "error", str(error))
             worker.again = set(worker.given)
             worker.waiting = [*worker.given.values(), *worker.waiting]

@@ -1,4 +1,4 @@
-"""The clock of a rehearsal: which short runs are made, and what they say of a larger one."""
+"""The clock of a rehearsal: which short runs are made, and what they predict for a larger one."""
 
 from __future__ import annotations
 

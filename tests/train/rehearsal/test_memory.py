@@ -1,4 +1,4 @@
-"""The ledger counts storages, not tensors, and knows its fullest moment."""
+"""The ledger counts storages, not tensors, and records its fullest moment."""
 
 from __future__ import annotations
 

@@ -83,9 +83,9 @@ def kept_of(phase: Phase) -> Mapping[str, int]:
 
 
 @pytest.mark.slow
-def test_one_rank_holds_what_the_arithmetic_says(file: Path, tokenizer: str) -> None:
+def test_one_rank_holds_what_the_plan_computes(file: Path, tokenizer: str) -> None:
     report = rehearse_rank(configured(file), tokenizer, rank=0)
-    # Beside weights there are the frequencies of the positions, and Adam's counters.
+    # In addition to weights there are the frequencies of the positions, and Adam's counters.
     assert kept(report) == {
         "weights": pytest.approx(4 * PARAMETERS, rel=0.001),
         "gradients": 4 * PARAMETERS,
@@ -98,7 +98,7 @@ def test_one_rank_holds_what_the_arithmetic_says(file: Path, tokenizer: str) -> 
 
 
 @pytest.mark.slow
-def test_fsdp_ranks_hold_shares_and_say_what_they_send(file: Path, tokenizer: str) -> None:
+def test_fsdp_ranks_hold_shares_and_report_what_they_send(file: Path, tokenizer: str) -> None:
     config = configured(
         file, "learner.backend=fsdp", "learner.num_workers=4", "algorithm.kl_beta=0", "cluster.backend=ray"
     )
@@ -137,12 +137,12 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("planted")
 def test_planted_mistakes_are_found_with_their_lines(file: Path, tokenizer: str) -> None:
     lines = Path(__file__).read_text().splitlines()
-    places = {
+    planted = {
         word: next(n for n, line in enumerate(lines, 1) if f"# planted: {word}" in line) for word in ("device", "dtype")
     }
     report = rehearse_rank(configured(file, "algorithm.kl_beta=0"), tokenizer, rank=0)
     found = {(mistake.kind, mistake.line) for mistake in report.observed.mistakes if not mistake.backward}
-    assert found == {(f"{word} mismatch", f"{__file__}:{line}") for word, line in places.items()}
+    assert found == {(f"{word} mismatch", f"{__file__}:{line}") for word, line in planted.items()}
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_the_plan_is_within_a_tenth_of_a_rehearsal(file: Path, tokenizer: str, b
 
 
 @pytest.mark.slow
-def test_the_tables_say_what_differs(file: Path, tokenizer: str) -> None:
+def test_the_tables_show_what_differs(file: Path, tokenizer: str) -> None:
     config = configured(file, "algorithm.kl_beta=0")
     decoder = decoder_shape(config.policy)
     assert decoder is not None

@@ -27,8 +27,8 @@ SPANS = [
 def test_an_iteration_is_a_trace_whose_spans_are_nested_as_they_ran() -> None:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    memory, said = InMemorySpanExporter(), list[str]()
-    export = TraceExport(memory, run="tiny", say=said.append)
+    memory, warnings = InMemorySpanExporter(), list[str]()
+    export = TraceExport(memory, run="tiny", warn=warnings.append)
     export.send(SPANS, 7)
     export.send([], 8)
     export.close()
@@ -48,7 +48,7 @@ def test_an_iteration_is_a_trace_whose_spans_are_nested_as_they_ran() -> None:
     assert found["tool search"].end_time - found["tool search"].start_time == 250_000_000
     assert root.resource.attributes["service.name"] == "rlinf"
     assert root.resource.attributes["rlinf.run"] == "tiny"
-    assert said == []
+    assert warnings == []
 
 
 class Collector(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Metric services, with fakes in their place: names, resuming, and what happens when one fails."""
+"""Metric services, with fakes instead of them: names, resuming, and what happens when one fails."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def services(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def test_a_resumed_run_goes_on_in_the_same_place(tmp_path: Path, services: list[Any]) -> None:
+def test_a_resumed_run_continues_the_same_records(tmp_path: Path, services: list[Any]) -> None:
     wanted = config(tmp_path, logging={"wandb_project": "p", "mlflow_experiment": "e"})
     with MetricLog(tmp_path, wanted, from_step=0) as log:
         log.write(1, {"eval/pass@2": 0.5, "eval/pass@2/ci_low": 0.1})
@@ -125,12 +125,12 @@ def test_a_service_that_goes_away_does_not_stop_the_run(
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr(sys.modules["mlflow"], "log_metrics", lost)
-    said: list[str] = []
+    warnings: list[str] = []
     wanted = config(tmp_path, logging={"mlflow_experiment": "e"})
-    with MetricLog(tmp_path, wanted, from_step=0, say=said.append) as log:
+    with MetricLog(tmp_path, wanted, from_step=0, warn=warnings.append) as log:
         log.write(1, {"a": 1.0})
         log.write(2, {"a": 2.0})
-    (words,) = said
+    (words,) = warnings
     assert words.startswith("MLflow does not take metrics (metrics.jsonl has them): ")
     assert "no route to host" in words
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2

@@ -21,18 +21,18 @@ from rlinf.train.tracking.sinks import kept
 def two_sessions(folder: Path, **logging: Any) -> None:
     """A run that ends after step 2 and is resumed from the checkpoint of step 1."""
     wanted = config(folder, logging=logging)
-    said: list[str] = []
-    with MetricLog(folder, wanted, from_step=-4, say=said.append) as log:
+    warnings: list[str] = []
+    with MetricLog(folder, wanted, from_step=-4, warn=warnings.append) as log:
         log.write(-1, {"sft/loss": 2.0})
         log.write(0, {"eval/pass@2": 0.25})
         log.write(1, {"train/loss": 1.0})
         log.write(2, {"train/loss": 9.0})
     if logging.get("tensorboard"):
         time.sleep(1.1)  # files of events are read in the order of their names, which begin with the second
-    with MetricLog(folder, wanted, from_step=1, say=said.append) as log:
+    with MetricLog(folder, wanted, from_step=1, warn=warnings.append) as log:
         log.write(2, {"train/loss": 0.5})
         log.write(3, {"train/loss": 0.25})
-    assert said == []
+    assert warnings == []
 
 
 def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +68,8 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wandb_takes_its_own_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wandb = pytest.importorskip("wandb")
     wandb.teardown()  # it reads its variables once in a process
-    said = {"PROJECT": "from-the-shell", "ENTITY": "us", "NAME": "named", "RUN_GROUP": "all", "TAGS": "one,two"}
-    for variable, value in {**said, "MODE": "offline", "SILENT": "true"}.items():
+    settings = {"PROJECT": "from-the-shell", "ENTITY": "us", "NAME": "named", "RUN_GROUP": "all", "TAGS": "one,two"}
+    for variable, value in {**settings, "MODE": "offline", "SILENT": "true"}.items():
         monkeypatch.setenv(f"WANDB_{variable}", value)
     with MetricLog(tmp_path, config(tmp_path), from_step=0) as log:
         log.write(1, {"train/loss": 1.0})
@@ -102,13 +102,13 @@ def records_of(file: Path) -> list[Any]:
     """The records of a LevelDB log (checksum, length, kind), smaller than one block."""
     from wandb.proto import wandb_internal_pb2
 
-    data, place, found = file.read_bytes(), 7, []
+    data, offset, found = file.read_bytes(), 7, []
     assert len(data) < 32768
-    while place + 7 < len(data):
-        length = int.from_bytes(data[place + 4 : place + 6], "little")
+    while offset + 7 < len(data):
+        length = int.from_bytes(data[offset + 4 : offset + 6], "little")
         record = wandb_internal_pb2.Record()
-        record.ParseFromString(data[place + 7 : place + 7 + length])
-        place += 7 + length
+        record.ParseFromString(data[offset + 7 : offset + 7 + length])
+        offset += 7 + length
         found.append(record)
     return found
 

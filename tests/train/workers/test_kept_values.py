@@ -76,26 +76,26 @@ def collected(config: Config, cluster: Cluster) -> tuple[Batch, Batch]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_images_are_apart_and_can_be_fetched(kind: str, tmp_path: Path, cluster: Cluster) -> None:
-    whole, apart = collected(config_of(kind, tmp_path), cluster)
-    inputs = ObservationInputs.of(apart.inputs)
+def test_images_stay_remote_and_can_be_fetched(kind: str, tmp_path: Path, cluster: Cluster) -> None:
+    whole, remote = collected(config_of(kind, tmp_path), cluster)
+    inputs = ObservationInputs.of(remote.inputs)
     assert list(inputs.observations) == ["observation.numbers"]
     assert len(inputs.sources) == 2
     decided = whole.mask.unflatten(1, (-1, whole.positions_per_decision)).any(dim=2)
     fetched = inputs.fetched()
     for name, leaf in ObservationInputs.of(whole.inputs).observations.items():
         assert fetched.observations[name][decided].equal(leaf[decided])
-    save_plain(apart, tmp_path / "batch.pt")
+    save_plain(remote, tmp_path / "batch.pt")
     kept = ObservationInputs.of(load_plain(tmp_path / "batch.pt").inputs)
     assert kept.observations["observation.picture"].equal(fetched.observations["observation.picture"])
 
 
-def test_places_follow_their_rows(tmp_path: Path, cluster: Cluster) -> None:
-    whole, apart = collected(config_of("episodes", tmp_path), cluster)
+def test_locations_follow_their_rows(tmp_path: Path, cluster: Cluster) -> None:
+    whole, remote = collected(config_of("episodes", tmp_path), cluster)
     rows = torch.tensor([4, 0, 5, 0])
-    mixed = concatenate([apart.select(rows), apart.select([2])])
-    assert ObservationInputs.of(mixed.inputs).sources == ObservationInputs.of(apart.inputs).sources
-    back = concatenate([apart.select([5]), apart.select([0])])
+    mixed = concatenate([remote.select(rows), remote.select([2])])
+    assert ObservationInputs.of(mixed.inputs).sources == ObservationInputs.of(remote.inputs).sources
+    back = concatenate([remote.select([5]), remote.select([0])])
     for some, numbers in ((mixed, [*rows.tolist(), 2]), (back, [5, 0])):
         expected = whole.select(numbers)
         found = ObservationInputs.of(some.inputs.fetched()).observations["observation.picture"]
@@ -117,7 +117,7 @@ class Ranks:
         ]
 
     def call(self, method: Any) -> list[Any]:
-        return [learner.data_place for learner in self.learners]
+        return [learner.data_rank for learner in self.learners]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> list[Any]:
         self.given = [_real(one) for (one,) in per_rank]
@@ -134,7 +134,7 @@ def _real(argument: Any) -> Any:
     return argument.result() if hasattr(argument, "result") else argument
 
 
-class InPlace:
+class InProcess:
     def share(self, value: Any) -> Any:
         return value
 
@@ -159,7 +159,7 @@ def test_ranks_learn_from_their_rows_as_from_the_whole_batch(
         ranks: Any = Ranks(config, spaces, size)
         rule = ranks.learners[0].policy.decision_rule
         plan = DecisionPlan(stages_of(config), seed=1, rule=rule)
-        pool = LearnerPool(ranks, InPlace(), plan=plan if divided else None)  # type: ignore[arg-type]
+        pool = LearnerPool(ranks, InProcess(), plan=plan if divided else None)  # type: ignore[arg-type]
         pool.evaluate(batch)
         pool.update(batch, step=2)
         if divided and size > 1:
@@ -181,7 +181,7 @@ def test_a_rank_is_sent_the_images_of_its_rows_alone(tmp_path: Path, cluster: Cl
     ranks: Any = Ranks(config, spaces, 4)
     rule = replace(ranks.learners[0].policy.decision_rule, observed=())
     plan = DecisionPlan(stages_of(config), seed=1, rule=rule)
-    LearnerPool(ranks, InPlace(), plan=plan).evaluate(batch)  # type: ignore[arg-type]
+    LearnerPool(ranks, InProcess(), plan=plan).evaluate(batch)  # type: ignore[arg-type]
     shown = [ObservationInputs.of(one.batch.inputs).observations["observation.picture"] for one in ranks.given]
     assert sum(len(one.flatten(0, 1)) for one in shown) == decisions
     assert max(len(one.flatten(0, 1)) for one in shown) < decisions

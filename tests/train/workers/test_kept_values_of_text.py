@@ -81,7 +81,7 @@ def kept_by_makers(batch: Batch, *, dead: tuple[int, ...] = ()) -> RemoteRows:
     inputs = TextInputs.of(batch.inputs)
     group: Any = Makers(dead)
     sources = [RemoteRowStore(group, rank) for rank in range(2)]
-    places: list[tuple[RemoteRowStore, int] | None] = [None] * batch.num_rows
+    locations: list[tuple[RemoteRowStore, int] | None] = [None] * batch.num_rows
     order = torch.randperm(batch.num_rows, generator=torch.Generator().manual_seed(1))
     for number, rows in enumerate(order.split(3)):
         lengths = inputs.response_lengths[rows].tolist()
@@ -94,8 +94,8 @@ def kept_by_makers(batch: Batch, *, dead: tuple[int, ...] = ()) -> RemoteRows:
         )
         source = sources[number % 2]
         first = source.add(LocalHandle("sampler", number % 2, "", runs, None), len(rows))
-        for place, row in enumerate(rows.tolist()):
-            places[row] = (source, first + place) if lengths[place] else None
+        for index, row in enumerate(rows.tolist()):
+            locations[row] = (source, first + index) if lengths[index] else None
     assert batch.truncated is not None
     return RemoteRows(
         inputs=inputs,
@@ -105,7 +105,7 @@ def kept_by_makers(batch: Batch, *, dead: tuple[int, ...] = ()) -> RemoteRows:
         truncated=batch.truncated.any(dim=1),
         policy_version=batch.policy_version[:, 0],
         num_positions=batch.num_positions,
-        columns=(RemoteColumns.of({TOKENS: torch.int64, LOGPROBS: torch.float32}, places),),
+        columns=(RemoteColumns.of({TOKENS: torch.int64, LOGPROBS: torch.float32}, locations),),
         reward_details=batch.reward_details,
     )
 
@@ -181,7 +181,7 @@ def same(one: Batch, other: Batch) -> None:
 
 
 def of_one_token() -> Batch:
-    """The same where nobody says more than one."""
+    """The same with responses of at most one token."""
     batch = of_one_turn()
     inputs = TextInputs.of(batch.inputs)
     inputs = replace(inputs, response_lengths=inputs.response_lengths.clamp(max=1))
@@ -197,7 +197,7 @@ def test_rows_are_fetched_also_from_makers_that_died(dead: tuple[int, ...]) -> N
     same(remote.fetch(), batch)
 
 
-def test_places_follow_their_rows(tmp_path: Path) -> None:
+def test_locations_follow_their_rows(tmp_path: Path) -> None:
     batch = of_one_turn()
     first, second = kept_by_makers(batch), kept_by_makers(batch.replace(group_ids=batch.group_ids + 5))
     rows = [7, 0, 3]
@@ -239,7 +239,7 @@ class Ranks:
         ]
 
     def call(self, method: Any) -> list[Any]:
-        return [worker.data_place() for worker in self.workers]
+        return [worker.data_rank() for worker in self.workers]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> list[Any]:
         self.given = [_real(one) for (one,) in per_rank]
@@ -257,7 +257,7 @@ class Ranks:
         return [handle.result() for handle in handles]
 
 
-class InPlace:
+class InProcess:
     def share(self, value: Any) -> Any:
         return value
 
@@ -282,7 +282,7 @@ def at_night(make: Callable[[], Batch], size: int) -> Any:
 
 
 CASES = [(of_one_turn, 2), at_night(of_one_turn, 1), at_night(of_one_turn, 8)]
-CASES += [(of_one_token, 2), at_night(of_one_token, 1)]  # of more ranks some have no gradient, which nobody adds here
+CASES += [(of_one_token, 2), at_night(of_one_token, 1)]  # of more ranks some have no gradient, which no rank adds here
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -298,7 +298,7 @@ def test_ranks_learn_from_remote_rows_as_from_rows_on_the_driver(
     learned = []
     for rows in (whole, kept_by_makers(whole, dead=(1,))):
         ranks: Any = Ranks(size, minibatches=2, critic=critic)
-        store: Any = InPlace()
+        store: Any = InProcess()
         pool = LearnerPool(ranks, store, plan=TextPlan([ranks.stage], seed=3, packed=False))
         ready: Batch | RemoteRows
         if isinstance(rows, RemoteRows):
@@ -333,7 +333,7 @@ def test_an_estimator_that_reads_all_rows_gets_them() -> None:
     algorithm = AlgorithmConfig(adv_type=f"{__name__}:ranked")
     expected, metrics = prepare_batch(whole, algorithm, AlgorithmState.of(algorithm))
     ranks: Any = Ranks(2, minibatches=1, critic=False)
-    store: Any = InPlace()
+    store: Any = InProcess()
     pool = LearnerPool(ranks, store, plan=TextPlan([ranks.stage], seed=3, packed=False))
     found, remote_metrics = prepare_rows(kept_by_makers(whole), algorithm, AlgorithmState.of(algorithm), pool)
     assert isinstance(found, Batch)
@@ -355,7 +355,7 @@ def test_samples_of_rows_with_pending_advantages_have_them() -> None:
     algorithm = AlgorithmConfig(adv_type="grpo")
     expected, _ = prepare_batch(whole, algorithm, AlgorithmState.of(algorithm))
     ranks: Any = Ranks(2, minibatches=1, critic=False)
-    store: Any = InPlace()
+    store: Any = InProcess()
     pool = LearnerPool(ranks, store, plan=TextPlan([ranks.stage], seed=3, packed=False))
     prepared, _ = prepare_rows(kept_by_makers(whole), algorithm, AlgorithmState.of(algorithm), pool)
     assert expected.advantages is not None

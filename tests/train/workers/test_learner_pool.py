@@ -172,12 +172,12 @@ def test_an_env_worker_that_dies_is_brought_back_to_where_its_conversations_were
     observations, infos = pool.reset("train", [10, 11, 12])
     assert observations == ["10", "11", "12"]
     assert list(infos["task_id"]) == [10, 11, 12]
-    graded(pool.answers(), *[Response(place, "a", cut=False) for place in range(3)])
+    graded(pool.answers(), *[Response(index, "a", cut=False) for index in range(3)])
     group.dies[0, "exchange"] = 0
     last = [Response(2, "z", cut=True), Response(1, "y", cut=False), Response(0, "x", cut=True)]
     found = {one.row_index: one for one in graded(pool.answers(), *last)}
-    assert [found[place].observation for place in range(3)] == ["10:2:x!", "11:2:y", "12:2:z!"]
-    assert [found[place].facts["turn"] for place in range(3)] == [2.0] * 3
+    assert [found[index].observation for index in range(3)] == ["10:2:x!", "11:2:y", "12:2:z!"]
+    assert [found[index].facts["turn"] for index in range(3)] == [2.0] * 3
     assert pool.restarts == 1
     assert pool.busy_s == 0.5
 
@@ -188,7 +188,7 @@ def test_a_worker_that_is_free_is_given_what_has_come() -> None:
     answers = pool.answers()
     answers.give([Response(0, "a", cut=False)])
     assert [one.row_index for one in answers.take(0.0, complete=False)] == [0]
-    answers.give([Response(place, "a", cut=False) for place in (1, 2)])
+    answers.give([Response(index, "a", cut=False) for index in (1, 2)])
     assert sorted(one.row_index for one in answers.take(0.0, complete=False)) == [1, 2]
     assert answers.open == 0
 
@@ -211,10 +211,10 @@ def test_responses_over_which_a_worker_dies_twice_are_tried_alone() -> None:
 
     pool = TextEnvPool(Fragile(Fatal, 1, {}), EnvConfig(max_failures=1))  # type: ignore[arg-type]
     pool.reset("train", [10, 11, 12])
-    said = [Response(place, text, cut=False) for place, text in enumerate("azb")]
-    found = {one.row_index: one for one in graded(pool.answers(), *said)}
-    assert [found[place].lost for place in range(3)] == [False, True, False]
-    assert [found[place].facts["turn"] for place in (0, 2)] == [1.0, 1.0]
+    responses = [Response(index, text, cut=False) for index, text in enumerate("azb")]
+    found = {one.row_index: one for one in graded(pool.answers(), *responses)}
+    assert [found[index].lost for index in range(3)] == [False, True, False]
+    assert [found[index].facts["turn"] for index in (0, 2)] == [1.0, 1.0]
     assert (pool.errors, pool.restarts) == (1, 4)
 
 
@@ -252,7 +252,7 @@ def test_an_environment_that_ends_its_worker_again_is_reported_with_a_way_out(re
 
 
 class Talker(Speaker):
-    """A session's worker: one response a slice; remembers which groups it was asked for."""
+    """A session's worker: one response a slice; remembers for which groups it was called."""
 
     def __init__(self) -> None:
         self.groups: set[int | None] = set()
@@ -277,18 +277,18 @@ def talk(size: int, dies: dict[tuple[int, str], int]) -> tuple[set[Completion], 
     group = Group(Talker, size, dies)
     pool = connected(group)
     pool.send_weights(1)
-    params, turns, said = SamplingParams(max_new_tokens=1), [1, 3, 1, 2, 2, 3], set()
+    params, turns, received = SamplingParams(max_new_tokens=1), [1, 3, 1, 2, 2, 3], set()
     session = pool.session()
     session.submit([SampleRequest(g, (1,), 1, params, (0, g), group=g) for g in range(6)])
     while session.open:
         for one in session.poll(1.0):
-            said.add(one)
+            received.add(one)
             group_id, turn = one.request_id % 10, one.request_id // 10 + 1
             if turn < turns[group_id]:
                 name = one.request_id + 10
                 session.submit([SampleRequest(name, (1,), 1, params, (0, group_id), group=group_id)])
     session.close()
-    return said, group, pool
+    return received, group, pool
 
 
 def test_a_conversation_stays_with_its_sampler() -> None:
@@ -301,9 +301,9 @@ def test_a_conversation_stays_with_its_sampler() -> None:
     assert not first & second, "a group was moved between turns"
 
 
-def test_a_sampler_that_dies_in_a_session_is_asked_for_what_is_missing() -> None:
-    said, group, pool = talk(2, {(1, "advance"): 0})
-    assert said == talk(1, {})[0]
+def test_a_sampler_that_dies_in_a_session_is_sent_what_is_missing() -> None:
+    received, group, pool = talk(2, {(1, "advance"): 0})
+    assert received == talk(1, {})[0]
     assert group.restarted == [1]
     assert pool.redone == 3
 
@@ -316,7 +316,7 @@ def test_a_session_is_closed_with_what_is_open() -> None:
     assert [one.request_id for one in session.poll(1.0)] == [5]
     session.abort([6])
     reasons = [one.finish_reason for _ in range(4) for one in session.poll(1.0)]
-    assert reasons == ["stop", "stop", "abort"], "slices under way did not hear of it"
+    assert reasons == ["stop", "stop", "abort"], "slices under way were not notified"
     # Two slices begin at once and make a response each; the third response is open.
     session.submit([SampleRequest(5, (1,), 3, params, (0, 5))])
     session.close()

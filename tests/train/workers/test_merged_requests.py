@@ -12,7 +12,7 @@ from rlinf.rollouts.simulator.pipelined import RequestSummary
 from rlinf.train.workers.merged_requests import PendingRequest, RequestBatcher, merged, split
 
 
-def asks(worker: int, stage: int, method: str = "decide") -> PendingRequest:
+def pending(worker: int, stage: int, method: str = "decide") -> PendingRequest:
     return PendingRequest(
         worker, 0, RequestSummary(stage, method, 1), LocalHandle("env", worker, "answer", [], None), 0
     )
@@ -22,34 +22,34 @@ def names(batches: list[list[PendingRequest]]) -> list[list[tuple[int, int]]]:
     return [[(question.worker, question.summary.stage) for question in batch] for batch in batches]
 
 
-def test_a_stage_is_asked_once_all_workers_that_play_it_have_asked() -> None:
+def test_a_stage_is_sent_once_all_workers_that_play_it_are_ready() -> None:
     gathering = RequestBatcher(2)
-    assert gathering.add(1, None, [asks(1, 0), asks(1, 1)]) == []  # nobody knows what worker 0 will play
-    assert names(gathering.add(0, None, [asks(0, 0), asks(0, 1)])) == [[(0, 0), (1, 0)], [(0, 1), (1, 1)]]
-    assert gathering.add(0, 0, [asks(0, 0)]) == []
-    assert names(gathering.add(1, 0, [asks(1, 0)])) == [[(0, 0), (1, 0)]]
-    # Worker 1 is through with stage 0, and says something else that is not held back.
-    assert gathering.add(0, 0, [asks(0, 0)]) == []
-    assert names(gathering.add(1, 0, [asks(1, 2, "evaluate")])) == [[(1, 2)], [(0, 0)]]
+    assert gathering.add(1, None, [pending(1, 0), pending(1, 1)]) == []  # what worker 0 will play is still open
+    assert names(gathering.add(0, None, [pending(0, 0), pending(0, 1)])) == [[(0, 0), (1, 0)], [(0, 1), (1, 1)]]
+    assert gathering.add(0, 0, [pending(0, 0)]) == []
+    assert names(gathering.add(1, 0, [pending(1, 0)])) == [[(0, 0), (1, 0)]]
+    # Worker 1 is through with stage 0, and requests something else that is not held back.
+    assert gathering.add(0, 0, [pending(0, 0)]) == []
+    assert names(gathering.add(1, 0, [pending(1, 2, "evaluate")])) == [[(1, 2)], [(0, 0)]]
 
 
 def test_a_worker_that_begins_again_is_waited_for() -> None:
     gathering = RequestBatcher(2)
-    gathering.add(0, None, [asks(0, 0)])
-    gathering.add(1, None, [asks(1, 0)])
-    assert gathering.add(0, 0, [asks(0, 0)]) == []
+    gathering.add(0, None, [pending(0, 0)])
+    gathering.add(1, None, [pending(1, 0)])
+    assert gathering.add(0, 0, [pending(0, 0)]) == []
     gathering.forget(1)
     gathering.forget(0)
-    assert gathering.add(1, None, [asks(1, 0)]) == []
-    assert names(gathering.add(0, None, [asks(0, 0)])) == [[(0, 0), (1, 0)]]
+    assert gathering.add(1, None, [pending(1, 0)]) == []
+    assert names(gathering.add(0, None, [pending(0, 0)])) == [[(0, 0), (1, 0)]]
 
 
 def test_everybody_gets_the_rows_of_his_own_question() -> None:
-    def ask(rows: int, start: int) -> PolicyRequest:
+    def decide(rows: int, start: int) -> PolicyRequest:
         numbers = np.arange(start, start + rows, dtype=np.float32)[:, None]
         return PolicyRequest("decide", ({"x": numbers}, numbers, None))
 
-    both = [ask(2, 0), ask(3, 10)]
+    both = [decide(2, 0), decide(3, 10)]
     whole = merged(both)
     observations, state, noise = whole.arguments
     assert observations["x"][:, 0].tolist() == state[:, 0].tolist() == [0, 1, 10, 11, 12]

@@ -52,7 +52,7 @@ def prepared() -> Batch:
 
 
 def plain_stage(*, epochs: int = 1, minibatches: int = 1) -> Stage:
-    """Nothing is asked about rows that can't move the weights."""
+    """Nothing is computed about rows that can't move the weights."""
     return replace(make_stage(epochs=epochs, minibatches=minibatches), objective=Objective.of("actor"))
 
 
@@ -79,8 +79,8 @@ def test_an_update_of_own_rows_is_that_of_the_whole_batch(size: int, monkeypatch
     monkeypatch.setattr("rlinf.learners.torch.sum_gradients", lambda parameters, ranks: None)
     stage = plain_stage(epochs=2, minibatches=3)
     batch, plan = prepared(), plan_of(stage)
-    facts, place = plan.facts(batch), DataParallelRank(0, size, MICRO_BATCH_TOKENS)
-    made = plan.updated(facts, place, stage=stage.name, step=2)
+    facts, first_rank = plan.facts(batch), DataParallelRank(0, size, MICRO_BATCH_TOKENS)
+    made = plan.updated(facts, first_rank, stage=stage.name, step=2)
     assert made is not None
     own = made.by_share(facts)
     layout = RowFormat.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
@@ -103,21 +103,21 @@ def test_weights_of_some_rows_are_those_of_the_whole_step(name: str) -> None:
 
 @pytest.mark.parametrize("size", RANKS)
 @pytest.mark.parametrize("skips", [False, True])
-def test_every_row_is_evaluated_once_and_nobody_is_without_one(size: int, skips: bool) -> None:
-    batch, place = prepared(), DataParallelRank(0, size, MICRO_BATCH_TOKENS, answered_only=skips, alike=skips)
+def test_every_row_is_evaluated_once_and_no_rank_is_without_one(size: int, skips: bool) -> None:
+    batch, rank = prepared(), DataParallelRank(0, size, MICRO_BATCH_TOKENS, answered_only=skips, alike=skips)
     facts = plan_of(make_stage()).facts(batch)
-    own = evaluation_plan(facts, place).by_share(facts)
+    own = evaluation_plan(facts, rank).by_share(facts)
     assert all(len(one.rows) for one in own)
-    computed = [one.rows[places.long()] for one in own for places in one.parts[0].micro_batches]
+    computed = [one.rows[indices.long()] for one in own for indices in one.parts[0].micro_batches]
     assert sorted(torch.cat(computed).tolist()) == sorted(set(range(20)) - ({9} if skips else set()))
     passes = [one.parts[0].passes for one in own]
     assert min(passes) == max(passes) or not skips
 
 
 def test_a_rank_without_rows_takes_part_with_a_row_in_which_nothing_counts() -> None:
-    batch, place = prepared(), DataParallelRank(0, 32, MICRO_BATCH_TOKENS)
+    batch, rank = prepared(), DataParallelRank(0, 32, MICRO_BATCH_TOKENS)
     facts = plan_of(make_stage()).facts(batch)
-    idle = [one for one in evaluation_plan(facts, place).by_share(facts) if not one.parts[0].micro_batches]
+    idle = [one for one in evaluation_plan(facts, rank).by_share(facts) if not one.parts[0].micro_batches]
     assert len(idle) >= 12
     share = RankBatch(batch.select(idle[0].rows), idle[0].parts)
     ((blank, _),) = share.passes(share.parts[0])
@@ -134,7 +134,7 @@ class Ranks:
         self.size, self.sharers, self.sent = size, sharers, []
 
     def call(self, method: Any) -> list[Any]:
-        assert method in ("data_place", "teacher_place")
+        assert method in ("data_rank", "teacher_rank")
         shares = self.size // self.sharers
         return [DataParallelRank(rank // self.sharers, shares, MICRO_BATCH_TOKENS) for rank in range(self.size)]
 
@@ -150,7 +150,7 @@ class Ranks:
         return [one.of(lambda part: part) for (one,) in self.sent]
 
 
-class InPlace:
+class InProcess:
     def share(self, value: Any) -> Any:
         return value
 
@@ -165,10 +165,10 @@ def bytes_of(value: Any) -> int:
 def test_a_rank_is_sent_its_share(sharers: int) -> None:
     stage, batch = plain_stage(), prepared()
     ranks: Any = Ranks(4, sharers)
-    pool = LearnerPool(ranks, InPlace(), plan=plan_of(stage))  # type: ignore[arg-type]
+    pool = LearnerPool(ranks, InProcess(), plan=plan_of(stage))  # type: ignore[arg-type]
     pool.update(batch, step=0)
     given = ranks.shares()
-    # Two groups without an advantage and a row without a response can't move the weights: nobody needs them.
+    # Two groups without an advantage and a row without a response can't move the weights: no rank needs them.
     assert sum(share.batch.num_rows for share in given[::sharers]) == 11
     pairs = zip(given[::sharers], given[sharers - 1 :: sharers], strict=True)
     assert all(one.batch.actions.equal(other.batch.actions) for one, other in pairs)
@@ -188,9 +188,9 @@ def test_what_a_rank_is_sent_does_not_grow_with_the_rows_of_others(epochs: int, 
     stage = plain_stage(epochs=epochs, minibatches=minibatches)
 
     def beyond_rows(times: int) -> int:
-        """The most bytes that one of ``4 * times`` ranks is sent beside its records, with as many rows to each."""
+        """The most bytes that one of ``4 * times`` ranks is sent after its records, with as many rows to each."""
         ranks: Any = Ranks(4 * times, 1)
-        LearnerPool(ranks, InPlace(), plan=plan_of(stage)).update(  # type: ignore[arg-type]
+        LearnerPool(ranks, InProcess(), plan=plan_of(stage)).update(  # type: ignore[arg-type]
             make_batch(groups=5 * times), step=0
         )
         sent = [one.parts for (one,) in ranks.sent]
@@ -200,15 +200,15 @@ def test_what_a_rank_is_sent_does_not_grow_with_the_rows_of_others(epochs: int, 
 
 
 class KeepsBatches:
-    """A rank of a learner that updates nothing, and says of a token its number."""
+    """A rank of a learner that updates nothing, and returns the number of a token."""
 
     def update(self, batch: Batch | RankBatch, *, step: int) -> dict[str, float]:
         self.batch = batch
         return {}
 
     def evaluate(self, batch: RankBatch, *, reference: bool) -> tuple[Tensor, PolicyOutput]:
-        places = batch.parts[0].micro_batches
-        rows = torch.cat(places) if places else torch.zeros(0, dtype=torch.int64)
+        indices = batch.parts[0].micro_batches
+        rows = torch.cat(indices) if indices else torch.zeros(0, dtype=torch.int64)
         return rows, PolicyOutput(batch.select(rows).actions.float())
 
 
@@ -228,9 +228,9 @@ class Working(Ranks):
         return list(handles)
 
 
-def test_what_ranks_say_is_in_the_order_of_the_batch() -> None:
+def test_results_of_ranks_are_in_the_order_of_the_batch() -> None:
     ranks: Any = Working(8)
-    pool = LearnerPool(ranks, InPlace(), plan=plan_of(plain_stage()))  # type: ignore[arg-type]
+    pool = LearnerPool(ranks, InProcess(), plan=plan_of(plain_stage()))  # type: ignore[arg-type]
     batch = make_batch()
     assert pool.evaluate(batch).logprobs.equal(batch.actions.float())
 
@@ -238,8 +238,8 @@ def test_what_ranks_say_is_in_the_order_of_the_batch() -> None:
 def test_a_row_that_no_rank_evaluates_is_missed_if_it_has_a_valid_position() -> None:
     group, batch = Ranks(2, 1), make_batch()
     rows = [torch.arange(6), torch.arange(7, 12)]
-    said = [(torch.arange(len(own)), PolicyOutput(torch.ones(len(own), 8))) for own in rows]
-    group.gather = lambda handles: said  # type: ignore[method-assign]
+    results = [(torch.arange(len(own)), PolicyOutput(torch.ones(len(own), 8))) for own in rows]
+    group.gather = lambda handles: results  # type: ignore[method-assign]
     handle: Any = LocalHandle(group.name, 0, "evaluate", None, None)
     call = BatchCall(group, [handle], batch, rows)  # type: ignore[arg-type]
     with pytest.raises(WorkerError, match="left rows out"):
@@ -249,7 +249,7 @@ def test_a_row_that_no_rank_evaluates_is_missed_if_it_has_a_valid_position() -> 
 
 
 class Teaching(Working):
-    """Ranks whose teacher is a real one, beside a learner."""
+    """Ranks whose teacher is a real one, next to a learner."""
 
     def __init__(self, size: int, *, packed: bool) -> None:
         super().__init__(size)
@@ -279,7 +279,7 @@ class Teaching(Working):
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("size", RANKS)
 def test_a_teacher_scores_the_rows_that_its_rank_is_sent_as_it_does_with_all(size: int, packed: bool) -> None:
-    """Bit for bit; a rank is sent nobody else's rows, whatever advantages there are."""
+    """Bit for bit; a rank is sent only its own rows, whatever the advantages."""
     batch, ranks = prepared(), Teaching(size, packed=packed)
     expected = torch.zeros_like(batch.rollout_logprobs)
     for worker in ranks.workers:
@@ -287,7 +287,7 @@ def test_a_teacher_scores_the_rows_that_its_rank_is_sent_as_it_does_with_all(siz
         expected[rows] = output.logprobs
     pool = LearnerPool(
         ranks,  # type: ignore[arg-type]
-        InPlace(),  # type: ignore[arg-type]
+        InProcess(),  # type: ignore[arg-type]
         plan=plan_of(plain_stage()),
         teacher_facts=functools.partial(text_facts, packed=packed),
     )
@@ -358,7 +358,7 @@ def test_ranks_make_the_advantages_of_their_rows_bit_for_bit(size: int, options:
         )
     algorithm = AlgorithmConfig(**options)
     ranks: Any = Working(size)
-    pool = LearnerPool(ranks, InPlace(), plan=plan_of(plain_stage()))  # type: ignore[arg-type]
+    pool = LearnerPool(ranks, InProcess(), plan=plan_of(plain_stage()))  # type: ignore[arg-type]
     whole, expected = prepare_batch(batch, algorithm, AlgorithmState.of(algorithm))
     left, metrics = prepare_rows(batch, algorithm, AlgorithmState.of(algorithm), pool)
     assert isinstance(left, PreparedRows) == (size > 1)

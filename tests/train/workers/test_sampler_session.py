@@ -94,7 +94,7 @@ class Pool:
         self.worker = SamplerWorker(self.sampler)  # type: ignore[arg-type]
 
 
-def asked(count: int) -> list[SampleRequest]:
+def requests_of(count: int) -> list[SampleRequest]:
     return [SampleRequest(i, (1,), 1, SamplingParams(max_new_tokens=4), (i,)) for i in range(count)]
 
 
@@ -110,17 +110,17 @@ def finished(session: PoolSession) -> list[int]:
 def test_a_sampler_side_by_side_has_its_next_slice_in_line(concurrent: bool, waiting: int) -> None:
     pool = Pool(concurrent)
     session = PoolSession(pool, slice_s=0.0)  # type: ignore[arg-type]
-    session.submit(asked(4))
+    session.submit(requests_of(4))
     assert pool.calls == (waiting if concurrent else 0)  # side by side it begins before anyone waits for it
     session.poll(1.0)
     assert pool.calls == (waiting + 1 if concurrent else 1)
     assert finished(session) == [1, 2, 3]
 
 
-def test_a_lost_sampler_is_asked_again_for_what_it_had_not_finished() -> None:
+def test_a_lost_sampler_is_sent_again_what_it_had_not_finished() -> None:
     pool = Pool(dies_at=2)
     session = PoolSession(pool, slice_s=0.0)  # type: ignore[arg-type]
-    session.submit(asked(3))
+    session.submit(requests_of(3))
     assert finished(session) == [0, 1, 2]
     assert pool.redone == 2
 
@@ -128,7 +128,7 @@ def test_a_lost_sampler_is_asked_again_for_what_it_had_not_finished() -> None:
 def test_a_request_is_ended_once() -> None:
     pool = Pool()
     session = PoolSession(pool, slice_s=0.0)  # type: ignore[arg-type]
-    session.submit(asked(9))
+    session.submit(requests_of(9))
     ended = [one.request_id for one in session.poll(1.0)]
     while session.open:
         session.abort(range(9))
