@@ -69,7 +69,7 @@ class Reads:
     """A rank's learner that makes rows of decisions of what it was given, and counts the images."""
 
     def __init__(self, info: RankInfo) -> None:
-        self.data_place = DataParallelRank(info.rank, info.size, micro_batch_tokens=64)
+        self.data_rank = DataParallelRank(info.rank, info.size, micro_batch_tokens=64)
 
     def update(self, batch: Any, *, step: int) -> Metrics:
         whole = isinstance(batch, Batch)

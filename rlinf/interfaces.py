@@ -228,7 +228,7 @@ class Learner(Protocol):
         """Begin a stage, "sft" or "train": a new optimiser, and a reference policy if the stage has one."""
 
     @property
-    def data_place(self) -> DataParallelRank:
+    def data_rank(self) -> DataParallelRank:
         """Which share of the rows this rank works on, and how shares are cut."""
 
     def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:

@@ -28,7 +28,7 @@ class Replica:
         return costs
 
     @property
-    def data_place(self) -> DataParallelRank:
+    def data_rank(self) -> DataParallelRank:
         """Every rank has a share of the rows for itself."""
         return DataParallelRank(self.rank, self.size, self.micro_batch_tokens)
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlinf.models.weight_digest import DigestRequest, TensorDigest, places
+from rlinf.models.weight_digest import DigestRequest, TensorDigest, sampled_positions
 
 _EVERY = 8
 """Of packed weights one place in this many is read: each costs the layer a token."""
@@ -28,7 +28,7 @@ def read_digests(model: nn.Module, asked: Mapping[str, DigestRequest]) -> dict[s
     for part in owners.values():
         joined |= getattr(part, "packed_modules_mapping", {})
     mapper = getattr(model, "hf_to_vllm_mapper", None)
-    # A vision-language model has its parts in other places than checkpoints.
+    # A vision-language model has its parts under other names than checkpoints.
     names = {name: name if mapper is None else mapper.get_rename_mapper().map_name(name) for name in asked}
     here = {names[name]: one for name, one in asked.items()}
     with torch.inference_mode():
@@ -77,7 +77,7 @@ def _numbers(layer: Any, kind: str, one: DigestRequest, first: int) -> tuple[Ten
     size = 1
     for extent in one.shape:
         size *= extent
-    result = places(size, one.salt)
+    result = sampled_positions(size, one.salt)
     if kind == "weight" and hasattr(layer, "cpu_linear"):
         return _column_numbers(layer, one, first, result[::_EVERY])
     parameter = getattr(layer, kind, None)

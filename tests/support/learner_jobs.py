@@ -159,14 +159,14 @@ def train_on_own_rows(
 
 def evaluated_by(learner: Any, batch: Batch) -> RankBatch:
     """What this rank is sent of a batch to evaluate."""
-    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_rank
     own = evaluation_plan(facts, place).by_share(facts)[place.index]
     return RankBatch(batch.select(own.rows), own.parts)
 
 
 def learned_by(learner: Any, batch: Batch, *, step: int) -> RankBatch:
     """What this rank is sent of a batch to learn from."""
-    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_rank
     plan = update_plan(facts, place, stage=learner.stage, seed=learner.seed, step=step)
     own = plan.by_share(facts)[place.index]
     return RankBatch(batch.select(own.rows), own.parts, plan.steps)
@@ -174,7 +174,7 @@ def learned_by(learner: Any, batch: Batch, *, step: int) -> RankBatch:
 
 def said_the_same(learner: Any, batch: Batch, evaluated: Evaluated) -> bool:
     """Whether ``evaluated``, of this rank's own rows, is what it says of them with the whole batch."""
-    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_rank
     numbers = evaluation_plan(facts, place).by_share(facts)[place.index].rows
     rows, output = learner.evaluate(batch)
     return numbers[evaluated[0].long()].equal(rows) and evaluated[1].logprobs.equal(output.logprobs)

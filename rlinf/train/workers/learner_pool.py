@@ -54,7 +54,7 @@ class LearnerPool:
         self.group = group
         self._offload, self._plan = offload, plan
         self._stage = plan.stages[0].name if plan is not None else ""
-        self._calls = BatchCalls(group, cluster, None if plan is None else plan.facts, LearnerWorker.data_place)
+        self._calls = BatchCalls(group, cluster, None if plan is None else plan.facts, LearnerWorker.data_rank)
         self._teacher_calls = BatchCalls(group, cluster, teacher_facts, LearnerWorker.teacher_place)
 
     scale_lr = _on_every_rank(LearnerWorker.scale_lr)

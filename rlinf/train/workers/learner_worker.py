@@ -84,9 +84,9 @@ class LearnerWorker(WeightSender):
         self._asleep = True
         return self._learner.sleep(keep_weights=keep_weights)
 
-    def data_place(self) -> DataParallelRank:
+    def data_rank(self) -> DataParallelRank:
         """Which share of the rows this rank works on, and how shares are cut."""
-        return self._learner.data_place
+        return self._learner.data_rank
 
     def decision_rule(self) -> DecisionRule | None:
         """How the driver may divide rows with observations; None: this learner has to have all."""
@@ -100,7 +100,7 @@ class LearnerWorker(WeightSender):
 
     def teacher_place(self) -> DataParallelRank:
         """Return the same of the rows that the teacher scores."""
-        return self._scorer.data_place
+        return self._scorer.data_rank
 
     def teach(self, batch: Batch | RankBatch) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], the teacher's log-probabilities [B', T]) of this rank's share."""

@@ -117,7 +117,7 @@ class Ranks:
         ]
 
     def call(self, method: Any) -> list[Any]:
-        return [learner.data_place for learner in self.learners]
+        return [learner.data_rank for learner in self.learners]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> list[Any]:
         self.given = [_real(one) for (one,) in per_rank]

@@ -239,7 +239,7 @@ class Ranks:
         ]
 
     def call(self, method: Any) -> list[Any]:
-        return [worker.data_place() for worker in self.workers]
+        return [worker.data_rank() for worker in self.workers]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> list[Any]:
         self.given = [_real(one) for (one,) in per_rank]

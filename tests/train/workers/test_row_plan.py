@@ -134,7 +134,7 @@ class Ranks:
         self.size, self.sharers, self.sent = size, sharers, []
 
     def call(self, method: Any) -> list[Any]:
-        assert method in ("data_place", "teacher_place")
+        assert method in ("data_rank", "teacher_place")
         shares = self.size // self.sharers
         return [DataParallelRank(rank // self.sharers, shares, MICRO_BATCH_TOKENS) for rank in range(self.size)]
 
