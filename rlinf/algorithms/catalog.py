@@ -59,7 +59,7 @@ STEP_OPTIONS = (
     "rewards_lower_bound",
     "rewards_upper_bound",
 )
-"""Read by ``prepare_batch`` beside those of rewards and advantages."""
+"""Read by ``prepare_batch`` in addition to those of rewards and advantages."""
 
 AGGREGATIONS: dict[str, Entry] = {
     "token-mean": Entry(

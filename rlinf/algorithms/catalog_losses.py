@@ -41,7 +41,7 @@ REPLAY_OPTIONS = (
 """Read with every off-policy ``loss_type``."""
 
 OFFLINE_OPTIONS = ("gamma", "n_step", "replay_batch_size", "random_shift")
-"""Read in the place of :data:`REPLAY_OPTIONS` with an off-policy ``loss_type`` that collects nothing."""
+"""Read instead of :data:`REPLAY_OPTIONS` with an off-policy ``loss_type`` that collects nothing."""
 
 LOSSES: dict[str, Loss] = {
     "actor": Loss(
@@ -98,7 +98,7 @@ LOSSES: dict[str, Loss] = {
     ),
     "sapo": Loss(
         "rlinf.algorithms.losses.sapo:sapo",
-        "a soft gate in the place of the clip",
+        "a soft gate instead of the clip",
         "-A sigmoid(tau (rho - 1)) 4 / tau, tau by the sign of A",
         "SAPO, arXiv:2511.20347",
         ("sapo_tau_positive", "sapo_tau_negative"),
@@ -208,7 +208,7 @@ OFF_POLICY: dict[str, OffPolicy] = {
     ),
     "discrete_sac": OffPolicy(
         f"{_OBJECTIVES}.discrete_sac:DiscreteSacObjective",
-        "soft actor-critic over a finite number of actions, with expectations in the place of samples",
+        "soft actor-critic over a finite number of actions, with expectations instead of samples",
         "y = r + gamma E_a' [min Q'(s', a') - alpha log pi(a'|s')];  actor: E_a [alpha log pi(a|s) - min Q(s, a)]",
         "Christodoulou, arXiv:1910.07207",
         (*_SOFT, *_TARGET),

@@ -54,9 +54,9 @@ class Entry:
     formula: str
     source: str
     options: tuple[str | OptionGroup, ...] = ()
-    """The config names that the function takes, beside those that all entries of its table read."""
+    """The config names that the function takes, in addition to those that all entries of its table read."""
     needs: tuple[str, ...] = ()
-    """Columns that must be there, beside those that all entries of its table read."""
+    """Required columns, in addition to those that all entries of its table read."""
 
     @classmethod
     def of_function(cls, name: str, function: Callable[..., Any]) -> Self:
@@ -83,9 +83,9 @@ class Estimator(Entry):
     """``estimator(inputs: AdvantageInputs, **options) -> Advantages``."""
 
     whitens: bool = False
-    """Whitened over the batch, whatever ``normalize_advantages`` says: it is part of the rule."""
+    """Whitened over the batch, whatever ``normalize_advantages``: it is part of the rule."""
     token_kl: bool = False
-    """Each token pays ``kl_coef`` times its KL, whatever ``add_token_level_kl`` says: it is part of the rule."""
+    """Each token pays ``kl_coef`` times its KL, whatever ``add_token_level_kl``: it is part of the rule."""
     normalises_rows: bool = False
     """Gives one number for a row, its normalised outcome: clip and token KL may come before it or after."""
     of_outcomes: bool = False
@@ -135,7 +135,7 @@ class Loss(Entry):
     zero_without_advantage: bool = True
     """A multiple of the advantage: where that is 0 in the whole row, loss and gradient are 0."""
     selector: str = ""
-    """``module:name`` of what chooses, once for a step, the tokens that the loss treats apart:
+    """``module:name`` of what chooses, once for a step, the tokens that the loss treats separately:
     ``select(old_logprobs, advantages, mask, **options) -> bool [B, T]``."""
     selector_options: tuple[str | OptionGroup, ...] = ()
 
@@ -159,7 +159,7 @@ class Loss(Entry):
 class OffPolicy(Entry):
     """An algorithm that learns from a replay buffer; ``function`` is the class of its objective.
 
-    ``Class(policy, algorithm, optimizer, place)`` is a `learners.off_policy.objective.OffPolicyObjective`.
+    ``Class(policy, algorithm, optimizer, placement)`` is a `learners.off_policy.objective.OffPolicyObjective`.
     """
 
     policy: str = ""

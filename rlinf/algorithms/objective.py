@@ -52,7 +52,7 @@ class LossInputs:
     old_values: Tensor | None = None
     returns: Tensor | None = None
     selected: Tensor | None = None
-    """bool: the positions that a covariance loss treats apart."""
+    """bool: the positions that a covariance loss treats separately."""
 
     @classmethod
     def clean(cls, mask: Tensor, **columns: Tensor | None) -> LossInputs:

@@ -208,7 +208,7 @@ class OnPolicy(Preparation):
 
 
 def shuffled(rewards: Tensor, share: float, draws: Generator) -> Tensor:
-    """Return ``rewards`` [B] of which ``share``, drawn at random, have changed places at random.
+    """Return ``rewards`` [B] of which ``share``, drawn at random, are permuted at random.
 
     >>> import numpy as np
     >>> shuffled(torch.tensor([1.0, 2.0, 3.0, 4.0]), 0.5, np.random.default_rng(0)).tolist()

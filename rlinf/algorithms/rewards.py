@@ -29,7 +29,7 @@ def _reward_norm_of(
     if isinstance(option, Mapping):
         unknown = set(option) - {"mean", "std"}
         if unknown:
-            raise TypeError(f"reward_norm does not know {', '.join(sorted(unknown))}; it reads: mean, std")
+            raise TypeError(f"reward_norm has no option {', '.join(sorted(unknown))}; it reads: mean, std")
         option = RewardNormConfig(**option)
     if isinstance(option, RewardNormConfig):
         if shift or scale:

@@ -48,9 +48,9 @@ def discounted_sum(values: Tensor, mask: Tensor, decay: Tensor) -> Tensor:
     sums = torch.zeros_like(by_position)
     carried = values.new_zeros(values.shape[0])
     every = [column.unbind() for column in (by_position, valid, factors, sums)]
-    for value, true, factor, place in zip(*map(reversed, every), strict=True):
+    for value, true, factor, result in zip(*map(reversed, every), strict=True):
         carried = torch.where(true, value + factor * carried, carried)
-        place.copy_(carried)
+        result.copy_(carried)
     return torch.where(mask, sums.t().contiguous(), 0.0)
 
 

@@ -15,7 +15,7 @@ _KEYS = frozenset(item.name for item in fields(AlgorithmConfig))
 def settings(options: Mapping[str, Any], known: Iterable[str], *, chosen: str) -> AlgorithmConfig:
     """Build the configuration with these ``options``, the others at their defaults.
 
-    An option outside ``known`` is a TypeError that lists those, names ``chosen`` and says who reads it. What is no key
+    An option outside ``known`` is a TypeError that lists those, names ``chosen`` and those that read it. What is no key
     of the schema is an option of the chosen function's own.
 
     >>> settings({"tis_cap": 3.0}, ["tis_cap"], chosen="loss_type: tis").tis_cap

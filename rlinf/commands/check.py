@@ -10,7 +10,7 @@ from rlinf.base.redaction import redacted
 from rlinf.commands.finding import Caveat
 from rlinf.config import Config
 from rlinf.config.derived import is_text
-from rlinf.config.places import placed
+from rlinf.config.setting_origins import placed
 
 
 def examine(config: Config) -> bool:

@@ -54,10 +54,10 @@ class Context:
 
     whole: Config
     """The configuration itself; reading it is not recorded."""
-    places: Mapping[str, Origin]
-    """The dotted keys that were written, with their places."""
+    origins: Mapping[str, Origin]
+    """The dotted keys that were written, with their files and lines."""
     source: Origin
-    """The file as a whole, cited for keys that nobody wrote."""
+    """The file as a whole, cited for keys that were not written."""
     broken: set[str]
     """Keys that already have a problem: nothing that reads them is judged."""
     problems: list[ConfigProblem] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Context:
         If ``key`` is not written, the first written one of ``at`` is cited, or else of what the check read.
         """
         if not self.is_broken(key, *self._read):
-            self.problems.append(problem(self.place(key, *(at or self._read)), key, message, fix))
+            self.problems.append(problem(self.origin_of(key, *(at or self._read)), key, message, fix))
 
     def unread(self, key: str, why: str, fix: str) -> None:
         """Report a key that was set and that nothing would read: an error, or a warning with ``strict: false``.
@@ -95,34 +95,34 @@ class Context:
         fix += self._dropped(key)
         if self.whole.algorithm.strict:
             fix = f"{fix} (Or set strict: false.)"
-            self.problems.append(problem(self.place(key), key, message, fix, unread=True))
+            self.problems.append(problem(self.origin_of(key), key, message, fix, unread=True))
         else:
-            self.warnings.append(f"{self.place(key)}: {message} {fix}")
+            self.warnings.append(f"{self.origin_of(key)}: {message} {fix}")
 
     def _dropped(self, key: str) -> str:
         """Describe the way to drop a key that another file brings by `extends`."""
-        origin = self.place(key)
+        origin = self.origin_of(key)
         if origin.line is None or origin.file in (self.source.file, COMMAND_LINE):
             return ""
         default = json.dumps(default_of(self.whole, key), default=str)
         return f" It is inherited from {origin.file}: `{key}={default}`, its default, drops it."
 
     def changed(self, key: str) -> bool:
-        """Whether somebody set the key to something else than its default."""
-        written = key in self.places or any(key_written.startswith(f"{key}.") for key_written in self.places)
+        """Whether the key was set to something else than its default."""
+        written = key in self.origins or any(key_written.startswith(f"{key}.") for key_written in self.origins)
         return written and value_of(self.whole, key) != default_of(self.whole, key)
 
-    def place(self, *keys: str) -> Origin:
+    def origin_of(self, *keys: str) -> Origin:
         """Return the line of the first of these keys that was written, else of the nearest section around the first."""
         for key in keys:
-            if key in self.places:
-                return self.places[key]
+            if key in self.origins:
+                return self.origins[key]
         section = keys[0]
         while section:
             section = section.rpartition(".")[0]
             # An override makes sections too, but what is missing is missing in the file.
-            if section in self.places and self.places[section].line is not None:
-                return self.places[section]
+            if section in self.origins and self.origins[section].line is not None:
+                return self.origins[section]
         return self.source
 
     def is_broken(self, *keys: str) -> bool:

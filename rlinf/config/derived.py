@@ -139,8 +139,8 @@ def text_env_name(config: Sections, task: TaskConfig) -> str:
     >>> tuple(text_env_name(Sections(), task) for task in tasks)
     ('Math', 'sums')
     """
-    said = task.name or (task.id or config.env.id).rpartition(":")[2].rpartition("/")[2].partition("-v")[0]
-    return said.replace(" ", "_").replace("/", "_")
+    name = task.name or (task.id or config.env.id).rpartition(":")[2].rpartition("/")[2].partition("-v")[0]
+    return name.replace(" ", "_").replace("/", "_")
 
 
 def max_turns(config: Sections) -> int:
@@ -192,8 +192,8 @@ def teacher_name(config: Sections) -> str | None:
 
 def recomputes_logprobs(config: Sections) -> bool:
     """Whether the learner evaluates a batch again though log-probabilities came with its actions."""
-    asked = config.learner.recompute_logprobs
-    return not is_vla(config) or (gpu_count() > 0 if asked is None else asked)
+    configured = config.learner.recompute_logprobs
+    return not is_vla(config) or (gpu_count() > 0 if configured is None else configured)
 
 
 def prior_transitions(algorithm: AlgorithmConfig) -> int:

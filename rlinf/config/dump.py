@@ -48,7 +48,7 @@ def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
     keys = dict.fromkeys([*left, *right])
     for key in keys:
         if "{}" in (left.get(key), right.get(key)) and any(other.startswith(f"{key}.") for other in keys):
-            continue  # the lines of its entries say it
+            continue  # the lines of its entries show it
         before, after = left.get(key, "(absent)"), right.get(key, "(absent)")
         if before != after:
             lines.append(f"{key}: {before} -> {after}")

@@ -43,7 +43,7 @@ MODULES: Mapping[str, str] = {
     "serve": "websockets",
     "onnx": "onnxruntime",
 }
-"""The module whose presence says that the extra is installed."""
+"""The module that is importable if the extra is installed."""
 
 _MINARI = Path("data", "main_data.hdf5")
 """Of a dataset of Minari, in its folder."""
@@ -65,7 +65,7 @@ _SIMULATORS: Mapping[str, tuple[str, ...]] = {
     "atari": ("ale_py:",),
     "box2d": ("BipedalWalker-", "BipedalWalkerHardcore-", "CarRacing-", "LunarLander-", "LunarLanderContinuous-"),
 }  # fmt: skip
-"""How ids begin of which gymnasium knows the name, but not what it needs."""
+"""Beginnings of ids that gymnasium registers without what they need."""
 
 
 @dataclass(frozen=True)

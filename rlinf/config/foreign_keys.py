@@ -40,5 +40,5 @@ def hint(dotted: str) -> Hint | None:
 
 
 def holds_foreign_keys(section: str) -> bool:
-    """Whether another framework has keys below this one, so that each of them can be looked up by itself."""
+    """Whether another framework has keys below this one, so that each of them can be matched by itself."""
     return any(vocabulary.holds_foreign_keys(section) for vocabulary in _vocabularies())

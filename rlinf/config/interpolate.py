@@ -116,7 +116,7 @@ _BARE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*\}")
 
 
 def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
-    """Replace every ``${...}`` of the layers in place, before names of other frameworks become ours.
+    """Replace every ``${...}`` of the layers before names of other frameworks become ours.
 
     A name inside of ``${...}`` means the effective value, under whichever name the highest layer wrote it.
     Returns why a value could not be resolved, by the identity of its Located: only what is not overridden is a

@@ -92,7 +92,7 @@ def checked(config: Config, source: str) -> Config:
     off = [key for key in ("evaluation.size", "sft.steps") if at(plain, key.split(".")) == 0]
     reader.read_overrides([f"{key}=0" for key in off])  # as on the command line: the keys that it switches off may stay
     result = resolve_reader(reader, origin).config
-    return replace(result, places=config.places, expressions=config.expressions)
+    return replace(result, origins=config.origins, expressions=config.expressions)
 
 
 def resolve_reader(reader: Reader, source: Origin) -> Resolved:
@@ -122,7 +122,7 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     problems += builder.problems + context.problems
     if problems:
         raise ConfigErrors(problems)
-    config = replace(config, places={key: str(origin) for key, origin in written.items()}, checked=digest(config))
+    config = replace(config, origins={key: str(origin) for key, origin in written.items()}, checked=digest(config))
     if texts := dict(expressions(tree)):
         plain = to_mapping(config)
         config = replace(config, expressions={path: (text, at(plain, path)) for path, text in texts.items()})

@@ -1,4 +1,4 @@
-"""The names of all keys with their facts, and the nearest of them to what somebody typed."""
+"""The names of all keys with their facts, and the nearest of them to a misspelt one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _walk(section: type, prefix: str) -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-# A misspelt neighbour may look less alike than a name of another section, where there are many more to look like.
+# A misspelt neighbour may be less alike than a name of another section, since the other sections have many more.
 _ALIKE, _ALIKE_ELSEWHERE = 0.6, 0.75
 
 
@@ -89,7 +89,7 @@ def _common_end(first: str, second: str) -> int:
 
 
 def nearest_keys(dotted: str, siblings: Iterable[str]) -> list[str]:
-    """Dotted keys that somebody who wrote ``dotted`` may have meant: the same name elsewhere, a sibling, any alike."""
+    """Dotted keys that ``dotted`` may have meant: the same name elsewhere, a sibling, any alike."""
     prefix, _, name = dotted.rpartition(".")
     elsewhere = [leaf for leaf in leaves() if leaf.rpartition(".")[2] == name]
     if elsewhere:

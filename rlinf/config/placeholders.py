@@ -29,7 +29,7 @@ def expand(template: str, values: Mapping[str, object]) -> str:
         raise PlaceholderError(f"{template!r} is not a template: {error}; it may hold {known}") from None
     widths = [int(digits) for _, _, spec, _ in parsed for digits in re.findall(r"\d+", spec or "")[:9]]
     if any(width > _WIDEST for width in widths):
-        raise PlaceholderError(f"{template!r} asks for over {_WIDEST} characters in one placeholder")
+        raise PlaceholderError(f"{template!r} needs over {_WIDEST} characters in one placeholder")
     unknown = [name for name in requested if name not in values]
     if unknown:
         listed = ", ".join(f"{{{name}}}" for name in unknown)

@@ -44,7 +44,7 @@ class _Plugin:
 
     name: str
     target: str
-    """What the configuration gets in its place: ``module:name``."""
+    """What replaces the name in the configuration: ``module:name``."""
     package: str
     version: str
 

@@ -30,9 +30,9 @@ _BRACKETS = {"[": "]", "{": "}"}
 _TOO_DEEP = "the value is nested too deeply."
 _LESS_DEEP = "A configuration is nested a dozen levels at most; data belongs in a file."
 _UNQUOTED = re.compile(r"[{\[,]\s*(\w+:\s*)?\$\{")
-# YAML 1.1 reads 1e-4 as text because it wants a dot; nobody who writes it means text.
+# YAML 1.1 reads 1e-4 as text because it wants a dot; a number is always meant.
 _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
-# YAML 1.1 reads 010 in base 8 and 1:30 in base 60; whoever writes them means neither.
+# YAML 1.1 reads 010 in base 8 and 1:30 in base 60; neither is ever meant.
 _OTHER_BASE = re.compile(r"[-+]?(0[0-7_]*[0-7]|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
 
@@ -50,9 +50,9 @@ class Reader:
         self.problems: list[ConfigProblem] = []
         self.notes: list[str] = []
 
-    def read_file(self, path: Path, asked_by: Origin | None = None, trail: tuple[Path, ...] = ()) -> None:
+    def read_file(self, path: Path, named_by: Origin | None = None, trail: tuple[Path, ...] = ()) -> None:
         """Append the layers of a file: what it extends, then itself."""
-        origin = asked_by or Origin(str(path))
+        origin = named_by or Origin(str(path))
         resolved = path.resolve()
         if resolved in trail:
             circle = " -> ".join(step.name for step in (*trail[trail.index(resolved) :], resolved))
@@ -61,8 +61,8 @@ class Reader:
             return
         if path.is_dir() or not path.exists():  # a pipe is read: `rlinf check <(...)`
             what = "is a folder, not a YAML file." if path.is_dir() else "does not exist."
-            key = EXTENDS if asked_by else ""
-            self.problems.append(problem(origin, key, f"{path} {what}", _beside(path, self.known)))
+            key = EXTENDS if named_by else ""
+            self.problems.append(problem(origin, key, f"{path} {what}", _suggestion(path, self.known)))
             return
         try:
             text = path.read_text(encoding="utf-8")
@@ -72,9 +72,9 @@ class Reader:
             return
         tree = self.read_text(text, str(path))
         for base in self._bases(tree):
-            beside = path.parent / Path(str(base.value)).expanduser()
-            recipe = None if beside.is_file() else packaged(str(base.value), self.known)
-            self.read_file(recipe or beside, base.origin, (*trail, resolved))
+            relative = path.parent / Path(str(base.value)).expanduser()
+            recipe = None if relative.is_file() else packaged(str(base.value), self.known)
+            self.read_file(recipe or relative, base.origin, (*trail, resolved))
         self._append(tree)
 
     def read_text(self, text: str, file: str) -> Branch:
@@ -224,7 +224,7 @@ class Reader:
             dotted = prefix + name
             value = self._convert(value_node, loader, file, f"{dotted}.")
             if file != COMMAND_LINE:
-                # The line of the key: that is where people look, also when the value is a block below it.
+                # The line of the key, also when the value is a block below it.
                 value.origin = Origin(file, key_node.start_mark.line + 1)
             before = branch.get(name)
             branch[name] = self._twice(dotted, before, value) if before is not None else value
@@ -281,7 +281,7 @@ class _ValueRefused(Exception):
 
 
 def _flatten(node: yaml.MappingNode, loader: yaml.SafeLoader) -> None:
-    """Write the pairs of ``<<: *anchor`` into the mapping, in place; the mapping's own values win."""
+    """Write the pairs of ``<<: *anchor`` into the mapping; the mapping's own values win."""
     own = [pair for pair in node.value if pair[0].tag != "tag:yaml.org,2002:merge"]
     if len(own) == len(node.value):
         return
@@ -308,7 +308,7 @@ def _yaml_fix(text: str, line: int | None) -> str:
         return f"Type it again: the line holds {odd}."
     if _UNQUOTED.search(written):
         return "Put the ${...} in double quotes: inside of braces YAML reads its { as a mapping."
-    return "Look at the indentation, the colons and the quotes here and on the line above."
+    return "Check the indentation, the colons and the quotes here and on the line above."
 
 
 def _quoting(key: str, text: str) -> str:
@@ -329,7 +329,7 @@ def _set_layer(tree: Branch, layer: int) -> None:
             _set_layer(child.branch, layer)
 
 
-def _beside(path: Path, known: Mapping[str, Path]) -> str:
+def _suggestion(path: Path, known: Mapping[str, Path]) -> str:
     """Which file of the same folder, or which of the ``known`` recipes, may have been meant."""
     if (path / "config.yaml").is_file():
         return f"{path / 'config.yaml'} is the file of the run in it."

@@ -37,7 +37,7 @@ def written(config: Sections) -> dict[str, Any]:
     for path, (expression, value) in config.expressions.items():
         around: Any = at(plain, path[:-1])
         if at(plain, path) != value:
-            continue  # exchanged since: a later value is not what the expression says
+            continue  # exchanged since: a later value is not that of the expression
         if isinstance(around, dict):
             around[path[-1]] = expression
         elif isinstance(around, list):

@@ -27,7 +27,7 @@ starts from another file, `key=value` on the command line overrides both, `${oc.
 environment. `rlinf check FILE` reports every mistake at once and prints the plan.
 
 A default that depends on the kind of run is written as "`1e-06`; `0.0003` for simulators": it is applied when the file
-is loaded, `rlinf check` says so beside the value, and `config.yaml` of the run directory holds it.
+is loaded, `rlinf check` notes it next to the value, and `config.yaml` of the run directory holds it.
 
 Paths: what a file names as another configuration (`extends`, a sweep's `base`) is relative to that file. Every other
 path (`policy.path`, `env.kwargs.path`, `run.dir`, `sft.cache`, `env.python`, ...) is relative to the folder in which
@@ -39,7 +39,7 @@ from everywhere, write absolute paths, or `${oc.env:DATA}/train.jsonl`.
 
 _OTHER_NAMES = """These names of ROLL and RLinf are read as ours, also inside of `${...}`; what each became is printed
 once. Names of TRL (`num_generations`), Stable-Baselines3 (`n_steps`), verl (`actor_rollout_ref.rollout.n`), and the
-other keys of ROLL and RLinf are not read, and the message about them says what they are called here:
+other keys of ROLL and RLinf are not read, and the message about them gives their names here:
 
     $ rlinf check grpo.yaml learning_rate=1e-5
     command line: learning_rate is not a key.

@@ -75,8 +75,8 @@ def _require_whole(path: Path) -> None:
         content, why = None, str(error).splitlines()[0]
     if not isinstance(content, dict) or not isinstance(content.get("run"), dict):
         raise StoredConfigError(
-            f"{path}, the run's own copy of its configuration, is damaged ({why}): put the file that the run was "
-            "started with in its place"
+            f"{path}, the run's own copy of its configuration, is damaged ({why}): replace it by the file that the run "
+            "was started with"
         )
 
 

@@ -18,7 +18,7 @@ class Located:
     value: object
     origin: Origin
     expression: str | None = None
-    """The ``${...}`` that the value came from, where it must be stored in its place (it reads the environment)."""
+    """The ``${...}`` that the value came from, if it must be stored instead (it reads the environment)."""
     written: str | None = None
     """The letters that YAML made the value of: `no` of false, `1e5` of 100000.0."""
 
@@ -61,7 +61,7 @@ def locate(value: object, origin: Origin) -> Located:
         return Located([locate(child, origin) for child in value], origin)
     if isinstance(value, os.PathLike):
         return Located(os.fspath(value), origin)
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # imported by whoever made the value
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # imported by the code that made the value
         return locate(value.tolist(), origin)
     return Located(value, origin)
 

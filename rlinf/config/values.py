@@ -325,7 +325,7 @@ def _literal(options: tuple[object, ...], value: object) -> object:
     for option in options:
         if value == option and type(value) is type(option):
             return option
-    # `off` and `no` are false in YAML: say the option in quotes where it was surely meant as a word.
+    # `off` and `no` are false in YAML: suggest the option in quotes if it was surely meant as a word.
     close = nearest(value, [str(option) for option in options]) if isinstance(value, str) else []
     fix = f"Did you mean {close[0]}?" if close else f"Write {options[0]}, for example."
     raise Mismatch(f"one of {', '.join(str(option) for option in options)}", fix)

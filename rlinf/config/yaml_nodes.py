@@ -50,7 +50,7 @@ def refused(root: yaml.Node) -> RefusedNode | None:
         child = next((child for child in children if id(child) not in sizes), None)
         if child is not None:
             if id(child) in open_nodes:
-                fix = "Write the value out, or name an anchor of another place."
+                fix = "Write the value out, or name an anchor that is defined elsewhere."
                 return RefusedNode(_line(child), "an alias stands inside of its own anchor: the value has no end.", fix)
             enter(child)
             continue

@@ -20,7 +20,7 @@ from rlinf.schema.learner import MegatronConfig
 
 _CHECKPOINT = "megatron"
 _CPU = torch.device("cpu")
-# Beside the weights: what a checkpoint needs to be used, whichever way it goes.
+# What a checkpoint needs in addition to the weights, in either direction.
 _COPIED = (
     "tokenizer*",
     "special_tokens_map.json",

@@ -28,7 +28,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from rlinf.data.messages import WeightForm, WeightUpdate
 from rlinf.data.shards import DataParallelRank
-from rlinf.learners.host_reference import in_place, moved_towards
+from rlinf.learners.host_reference import moved_towards, swapped_in
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
 from rlinf.learners.ranks import TorchRanks, complete_gradients, own_shard, whole_tensor
@@ -108,7 +108,7 @@ class FSDPLearner(TorchLearner):
 
     def _as_reference(self) -> AbstractContextManager[None]:
         """Hold the reference weights in the policy for a while."""
-        return in_place(self._host_reference, self._parts, stage=self.stage.name)
+        return swapped_in(self._host_reference, self._parts, stage=self.stage.name)
 
     def _reshard(self) -> None:
         """Split again what a forward pass without a backward pass has left whole (embeddings and heads)."""

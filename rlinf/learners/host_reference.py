@@ -25,7 +25,7 @@ def moved_towards(
 
 
 @contextmanager
-def in_place(
+def swapped_in(
     reference: dict[str, Tensor] | None, current: Callable[[], Iterable[tuple[str, Tensor]]], *, stage: str
 ) -> Iterator[None]:
     """Hold the reference weights in the policy, whose own are ``current``, for a while. ValueError without any."""

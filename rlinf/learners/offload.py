@@ -1,8 +1,7 @@
 """Sleep of a learner: weights and optimiser state wait on the host while samplers use the GPU.
 
-Storages are emptied and filled again in place. So parameters, views into flat buffers and the optimiser's
-references to them all stay what they are. Nothing is computed on the way: what comes back is what left, bit
-for bit.
+Storages are emptied and filled again, and stay the same objects. So parameters, views into flat buffers and the
+optimiser's references stay valid. Nothing is computed on the way: what comes back is what left, bit for bit.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def micro_batches(rows: Tensor, costs: Costs, *, budget: int) -> list[Tensor]:
     if not len(rows):
         return []
     if costs.owners is None and costs.most <= budget:
-        return [rows]  # no need to look at single rows: all of the batch would fit
+        return [rows]  # no need to check single rows: all of the batch would fit
     lengths = costs.lengths[rows]
     if costs.owners is None and int(lengths.sum()) <= budget:
         return [rows]

@@ -76,7 +76,7 @@ def complete_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], size: int) -> None:
-    """Add the gradients of all ranks in place (a rank that saw no row adds zeros)."""
+    """Replace each gradient by its sum over all ranks (a rank that saw no row adds zeros)."""
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     complete_gradients(trained)
     if size == 1:

@@ -65,7 +65,7 @@ class OwnRows:
     rows: Tensor
     """[b] int64: their numbers in the batch, each once."""
     parts: tuple[StepShard, ...]
-    """Rows go by their place in ``rows``, in as few bytes as hold it."""
+    """Rows go by their index in ``rows``, in as few bytes as hold it."""
 
 
 @dataclass(frozen=True)
@@ -115,18 +115,18 @@ class _DividesSteps(Divides, Protocol):
     stage: Stage
 
 
-def evaluation_plan(facts: RowFacts, place: DataParallelRank) -> BatchPlan:
+def evaluation_plan(facts: RowFacts, rank: DataParallelRank) -> BatchPlan:
     """Every row is evaluated once."""
-    return BatchPlan([_parts(torch.arange(len(facts.tokens)), facts, place)])
+    return BatchPlan([_parts(torch.arange(len(facts.tokens)), facts, rank)])
 
 
-def division(facts: RowFacts, place: DataParallelRank) -> BatchPlan:
+def division(facts: RowFacts, rank: DataParallelRank) -> BatchPlan:
     """Every row is in one share, which is not cut any further."""
-    own = _shares(torch.arange(len(facts.tokens)), facts, place)
+    own = _shares(torch.arange(len(facts.tokens)), facts, rank)
     return BatchPlan([[StepShard((rows,) if len(rows) else (), 1) for rows in own]])
 
 
-def update_plan(facts: RowFacts, place: DataParallelRank, *, stage: Stage, seed: int, step: int) -> BatchPlan:
+def update_plan(facts: RowFacts, rank: DataParallelRank, *, stage: Stage, seed: int, step: int) -> BatchPlan:
     """All optimiser steps of training iteration ``step``."""
     chooses = "selected" in stage.objective.needs
     parts, steps = [], []
@@ -135,7 +135,7 @@ def update_plan(facts: RowFacts, place: DataParallelRank, *, stage: Stage, seed:
             if len(rows):
                 rewards = None if facts.rewards is None else LossCounts.of(facts.rewards[rows])
                 steps.append(StepTotals(loss_counts(facts, rows), rewards, rows if chooses else None))
-                parts.append(_parts(_rows_with_gradient(rows, facts, stage), facts, place))
+                parts.append(_parts(_rows_with_gradient(rows, facts, stage), facts, rank))
     return BatchPlan(parts, steps)
 
 
@@ -176,7 +176,7 @@ def share_of_update(batch: Batch | RankBatch, learner: _DividesSteps, *, step: i
 
 def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:
     """Compute the denominators of an optimiser step over ``rows``."""
-    if facts.common_length:  # always where decisions are rows: nothing to look up, nothing to add
+    if facts.common_length:  # always where decisions are rows: nothing to index, nothing to add
         return LossCounts(max(float(len(rows) * facts.common_length), 1.0), max(float(len(rows)), 1.0))
     return LossCounts.of(facts.tokens[rows])
 
@@ -188,21 +188,21 @@ def _rows_with_gradient(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
     (a group with one reward). It needs no computing. It still counts in the denominators; metrics cover only the
     rows that are left. All rows stay if none would be left, or if entropy or early stopping needs every row.
     """
-    asked = stage.objective.algorithm.calculate_entropy or stage.early_stop_imp_ratio is not None
-    if asked or not stage.objective.idle_without_advantage:
+    needs_all = stage.objective.algorithm.calculate_entropy or stage.early_stop_imp_ratio is not None
+    if needs_all or not stage.objective.idle_without_advantage:
         return rows
     has_gradient = facts.has_gradient[rows]
     return rows[has_gradient] if bool(has_gradient.any()) else rows
 
 
-def _shares(rows: Tensor, facts: RowFacts, place: DataParallelRank) -> list[Tensor]:
-    return shares(rows[facts.answered[rows]] if place.answered_only else rows, facts.costs, size=place.size)
+def _shares(rows: Tensor, facts: RowFacts, rank: DataParallelRank) -> list[Tensor]:
+    return shares(rows[facts.answered[rows]] if rank.answered_only else rows, facts.costs, size=rank.size)
 
 
-def _parts(rows: Tensor, facts: RowFacts, place: DataParallelRank) -> list[StepShard]:
+def _parts(rows: Tensor, facts: RowFacts, rank: DataParallelRank) -> list[StepShard]:
     """Split ``rows`` into the part of each share; each has at least one pass, in which the ranks meet."""
     cuts = [
-        tuple(micro_batches(own, facts.costs, budget=place.micro_batch_tokens)) for own in _shares(rows, facts, place)
+        tuple(micro_batches(own, facts.costs, budget=rank.micro_batch_tokens)) for own in _shares(rows, facts, rank)
     ]
     most = max(1, *map(len, cuts))
-    return [StepShard(cut, most if place.alike else max(1, len(cut))) for cut in cuts]
+    return [StepShard(cut, most if rank.alike else max(1, len(cut))) for cut in cuts]

@@ -69,7 +69,7 @@ def _sharded_shapes(folder: Path) -> Shapes:
 def require_same_weights(here: Shapes, stored: Shapes) -> None:
     """Raise WeightsMismatch if a checkpoint's weights have other names or shapes than the policy's."""
     differ = [
-        f"{name} is {_said(stored.get(name))} in the checkpoint and {_said(here.get(name))} here"
+        f"{name} is {_written(stored.get(name))} in the checkpoint and {_written(here.get(name))} here"
         for name in sorted({*here, *stored})
         if here.get(name) != stored.get(name)
     ]
@@ -81,5 +81,5 @@ def require_same_weights(here: Shapes, stored: Shapes) -> None:
         )
 
 
-def _said(shape: tuple[int, ...] | None) -> str:
+def _written(shape: tuple[int, ...] | None) -> str:
     return "absent" if shape is None else str(list(shape))

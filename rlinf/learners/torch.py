@@ -61,14 +61,14 @@ class TorchLearner(Replica, Offloadable):
         self.compare_float32_every = compare_float32_every
         self.offload = offload
         self.device = torch.device(device)
-        module: Any = policy  # a torch module too, which a protocol cannot say
+        module: Any = policy  # a torch module too, which a protocol cannot state
         self.policy = module.to(self.device)
         # Of adapters: what is new is made in training mode. Base models come without.
         self._dropouts = [part for part in module.modules() if isinstance(part, nn.Dropout) and part.training]
         module.eval()
         for part in module.modules():
             # transformers computes a layer again only where the layer believes to be in training. What is random in it
-            # asks modules of its own, which stay as they are.
+            # checks the modes of its own modules, which stay as they are.
             if getattr(part, "gradient_checkpointing", False):
                 part.training = True
         self.seed, self.micro_batch_tokens = seed, micro_batch_tokens

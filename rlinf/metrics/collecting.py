@@ -42,7 +42,7 @@ REWARDS: Mapping[str, Metric] = {
         "number",
         COUNT,
         "0",
-        "the warning in the log says what the service answered; retries, concurrency and timeout_s of the term",
+        "the warning in the log holds the service's answer; retries, concurrency and timeout_s of the term",
     ),
     "verdict/correct": Metric(
         "responses that the verifier accepts", "correct / responses", SHARE, "rises", "see samples"
@@ -53,7 +53,7 @@ REWARDS: Mapping[str, Metric] = {
         "unparsable / responses",
         SHARE,
         "below 0.1 after the first steps",
-        "ask for the format in the prompt, reward it, or warm-start (sft)",
+        "request the format in the prompt, reward it, or warm-start (sft)",
     ),
     "verdict/timeout": Metric(
         "answers that the verifier gave up on", "timeouts / responses", SHARE, "0", "simpler answers"
@@ -132,7 +132,7 @@ ROLLOUT: Mapping[str, Metric] = {
         "masked / conversations",
         SHARE,
         "0",
-        "`reward_failures/{term}` says which term failed",
+        "`reward_failures/{term}` names the term that failed",
     ),
     "rollout/tokens": Metric("tokens that the policy generated", "sum", TOKENS),
     "rollout/prompts_dropped": Metric(
@@ -236,7 +236,7 @@ EVALUATION_OF_TEXT: Mapping[str, Metric] = {
     ),
     "eval/maj@{k}": Metric("tasks whose most frequent answer is right", "majority of k", SHARE, "above accuracy"),
     "eval/reward": Metric(
-        "mean reward of the held-out responses", "mean R", REWARD, "rises", "see rollout/accuracy beside it"
+        "mean reward of the held-out responses", "mean R", REWARD, "rises", "compare with rollout/accuracy"
     ),
     "eval/unparsable": Metric(
         "held-out responses without an answer in the format",
@@ -314,7 +314,7 @@ EVALUATION_OF_SIMULATORS: Mapping[str, Metric] = {
         "episodes / episodes",
         SHARE,
         "far below eval/success_once",
-        "the words decide nothing: tasks whose start alone does not say what is to be done",
+        "the words decide nothing: use tasks whose start alone does not show what is to be done",
     ),
     "eval/success_at_end": Metric(
         "episodes with success at the last step", "episodes / episodes", SHARE, "rises", "a denser reward"
@@ -394,7 +394,7 @@ MACHINE: Mapping[str, Metric] = {
     "speed/tokens_per_s": Metric("generated tokens per second, all phases included", "tokens / step time", "1/s"),
     "weights/weight_update_bytes": Metric("weights that travelled to the samplers", "sum", "bytes"),
     "weights/weight_update_s": Metric(
-        "how long that took", "sum", SECONDS, "small beside time/step_s", "rollout.weight_transport"
+        "how long that took", "sum", SECONDS, "small against time/step_s", "rollout.weight_transport"
     ),
     "weights/proved": Metric(
         "weights that samplers, or env workers, have shown to hold as they were sent",
@@ -403,9 +403,9 @@ MACHINE: Mapping[str, Metric] = {
         "1",
         "a sampler that can read its weights back (rollout.verify_weights)",
     ),
-    "weights/proof_s": Metric("how long that took", "wall time", SECONDS, "small beside time/step_s"),
+    "weights/proof_s": Metric("how long that took", "wall time", SECONDS, "small against time/step_s"),
     "weights/answer_gap": Metric(
-        "samplers whose weights cannot be read: how far they and the learner are apart on fixed prompts",
+        "samplers whose weights cannot be read: how far they differ from the learner on fixed prompts",
         "mean |logp_learner - logp_sampler|, of several samplers the largest",
         NATS,
         "below rollout.gap_limit",
@@ -418,9 +418,9 @@ MACHINE: Mapping[str, Metric] = {
         "1; 0: the sampler holds the weights of before, and the run ends",
         "a sampler that takes every update",
     ),
-    "weights/probe_s": Metric("how long that took", "wall time", SECONDS, "small beside time/step_s"),
+    "weights/probe_s": Metric("how long that took", "wall time", SECONDS, "small against time/step_s"),
     "weights/offload_bytes": Metric("what moved to the host while samplers answered", "sum", "bytes"),
-    "weights/offload_s": Metric("how long that took", "sum", SECONDS, "small beside time/step_s", "learner.offload"),
+    "weights/offload_s": Metric("how long that took", "sum", SECONDS, "small against time/step_s", "learner.offload"),
     "time/step_s": Metric("the whole training iteration", "wall time", SECONDS, remedy="the largest of the others"),
     "time/sft_step_s": Metric("a step of the warm start", "wall time", SECONDS, remedy="sft.batch_size"),
     "time/rollout_s": Metric("collecting the batch", "wall time", SECONDS, remedy="more samplers or env workers"),
@@ -428,14 +428,14 @@ MACHINE: Mapping[str, Metric] = {
         "generating responses", "wall time", SECONDS, remedy="rollout.sampler: vllm, more samplers"
     ),
     "time/verification_s": Metric(
-        "judging responses", "wall time", SECONDS, "small beside generation", "env.num_workers"
+        "judging responses", "wall time", SECONDS, "small against generation", "env.num_workers"
     ),
-    "time/verification_hidden_s": Metric("the part of it that ran beside generation", "wall time", SECONDS),
+    "time/verification_hidden_s": Metric("the part of it that ran during generation", "wall time", SECONDS),
     "time/prepare_s": Metric(
         "rewards, advantages and old log-probabilities",
         "wall time",
         SECONDS,
-        "small beside update",
+        "small against update",
         "learner.micro_batch_tokens",
     ),
     "time/update_s": Metric(
@@ -445,7 +445,7 @@ MACHINE: Mapping[str, Metric] = {
         "getting new weights to the samplers",
         "wall time",
         SECONDS,
-        "small beside time/step_s",
+        "small against time/step_s",
         "rollout.weight_transport",
     ),
     "time/evaluation_s": Metric(
@@ -469,7 +469,7 @@ MACHINE: Mapping[str, Metric] = {
     "time/env_busy_s": Metric("environments stepping", "sum over workers", SECONDS, remedy=_BOUND),
     "time/env_waits_s": Metric("environments waiting for the policy", "sum over workers", SECONDS, remedy=_BOUND),
     "time/env_reset_s": Metric(
-        "environments being reset", "sum over workers", SECONDS, "small beside env_busy", "a cheaper reset"
+        "environments being reset", "sum over workers", SECONDS, "small against env_busy", "a cheaper reset"
     ),
     "time/policy_busy_s": Metric("the policy deciding", "sum over workers", SECONDS, remedy=_BOUND),
     "time/policy_waits_s": Metric(

@@ -14,7 +14,7 @@ class Metric:
     unit: str
     healthy: str = "any"
     """Where it lies in a run that learns."""
-    remedy: str = "nothing: it says what the run does"
+    remedy: str = "nothing: it describes the run"
     """What to do where it does not."""
 
 

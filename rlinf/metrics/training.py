@@ -55,7 +55,7 @@ ALGORITHM: Mapping[str, Metric] = {
 
 TRAIN: Mapping[str, Metric] = {
     "train/loss": Metric(
-        "what is minimised", "policy_loss + value_loss + KL - entropy", _UNIT, "any sign, no trend", "look at its terms"
+        "what is minimised", "policy_loss + value_loss + KL - entropy", _UNIT, "any sign, no trend", "check its terms"
     ),
     "train/policy_loss": Metric(
         "the policy's share of the loss", "rlinf list losses", _UNIT, "about 0 with centred advantages"
@@ -68,10 +68,10 @@ TRAIN: Mapping[str, Metric] = {
         "env.normalize_rewards, a larger critic_lr",
     ),
     "train/kl_loss": Metric(
-        "the KL term of the loss", "kl_beta * KL", _UNIT, "small beside policy_loss", "smaller kl_beta"
+        "the KL term of the loss", "kl_beta * KL", _UNIT, "small against policy_loss", "smaller kl_beta"
     ),
     "train/entropy_loss": Metric(
-        "the entropy's share of the loss", "-entropy_bonus * entropy", _UNIT, "small beside policy_loss"
+        "the entropy's share of the loss", "-entropy_bonus * entropy", _UNIT, "small against policy_loss"
     ),
     "train/environment_loss": Metric(
         "the share of what the environment wrote in the loss",
@@ -201,7 +201,7 @@ TRAIN: Mapping[str, Metric] = {
         "sapo: mean weight of the soft gate", "mean sigmoid(tau (rho - 1)) 4 / tau", "", "about 2", _SMALLER
     ),
     "train/selected_fraction": Metric(
-        "clip_cov, kl_cov: positions that are treated apart",
+        "clip_cov, kl_cov: positions that are treated separately",
         "selected / valid positions",
         SHARE,
         "about cov_ratio",

@@ -52,7 +52,7 @@ def named_config(options: Mapping[str, Any]) -> Any:
         close = difflib.get_close_matches(model_type.lower(), CONFIG_MAPPING, n=1)
         meant = f"; did you mean {close[0]}?" if close else "."
         raise PolicyError(
-            f"{_KEY}.model_type: the transformers library knows no {model_type!r}{meant} "
+            f"{_KEY}.model_type: the transformers library has no {model_type!r}{meant} "
             "For example: qwen2, llama, mistral."
         )
     try:

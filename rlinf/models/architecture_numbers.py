@@ -30,9 +30,9 @@ class _Kind(NamedTuple):
     norms: int = 2
     """Of a layer, each as wide as the model."""
     tied: bool = False
-    """The embeddings, if the file does not say."""
+    """The embeddings, if the file does not have the key."""
     head_size: int | None = None
-    """If the file does not say; None: the width divided by the heads."""
+    """If the file does not have it; None: the width divided by the heads."""
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -166,7 +166,7 @@ def picture_decoder_shape(policy: PolicyConfig) -> Decoder | None:
     text = written.get("text_config")
     if written.get("model_type") not in _DECODERS:
         return decoder_shape(policy)
-    # Files of Qwen2-VL from before text_config have its values beside those of the tower.
+    # Files of Qwen2-VL from before text_config have its values next to those of the tower.
     inner = text if isinstance(text, dict) else written
     family = _DECODERS[str(written["model_type"])] or inner.get("model_type", "llama")
     tied = inner.get("tie_word_embeddings", written.get("tie_word_embeddings", False))

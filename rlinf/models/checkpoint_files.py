@@ -1,4 +1,4 @@
-"""The files of a checkpoint's weights, looked for without reading them."""
+"""The files of a checkpoint's weights, found without reading them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlinf.base.file_kinds import is_lfs_pointer
 from rlinf.base.json_files import read_json_file
 
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
-"""Each may be cut into files that an index beside them names."""
+"""Each may be cut into files that an index in the same folder lists."""
 _ADAPTER, _CUT = "adapter_config.json", ("", ".index.json")
 _LARGE = (".safetensors", ".bin", ".json", ".model")
 """Endings of files that repositories of models keep in Git LFS."""
@@ -61,7 +61,7 @@ def lfs_pointers(path: str) -> str | None:
     if not names:
         return None
     more = f" and {len(names) - 1} more files" if len(names) > 1 else ""
-    return f"{path} holds pointers of Git LFS in the place of {names[0]}{more}: run `git lfs pull` there"
+    return f"{path} holds pointers of Git LFS instead of {names[0]}{more}: run `git lfs pull` there"
 
 
 def _parts(index: Path) -> set[str]:

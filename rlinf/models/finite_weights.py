@@ -16,7 +16,7 @@ _CAUSE = (
 
 
 def require_finite(tensors: Iterable[tuple[str, Tensor]], source: str) -> None:
-    """Raise PolicyError if a tensor has a value that is NaN or infinite; ``source`` says whose tensors they are.
+    """Raise PolicyError if a tensor has a value that is NaN or infinite; ``source`` names the owner of the tensors.
 
     One sum a tensor decides, which reads each value once and allocates nothing.
     """

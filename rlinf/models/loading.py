@@ -48,8 +48,8 @@ def load_tokenizer(path: str) -> Any:
 
     path = model_folder(path)
     try:
-        # Asked for a folder with a qwen2 model in it, AutoTokenizer puts Qwen's own splitting rules in the place of
-        # those that a tokenizer trained here was saved with: other ids, and one beyond the vocabulary.
+        # For a folder with a qwen2 model in it, AutoTokenizer uses Qwen's own splitting rules instead of those that a
+        # tokenizer trained here was saved with: other ids, and one beyond the vocabulary.
         kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
         tokenizer = kind.from_pretrained(path, trust_remote_code=False)
         if _splits_otherwise(tokenizer, path):
@@ -73,7 +73,7 @@ def _is_generic(path: str) -> bool:
         return False
     if json.loads(file.read_text()).get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast"):
         return True
-    # Of OpenVLA: transformers would put its own Llama rules in the place of the file's, and warn of the family.
+    # Of OpenVLA: transformers would use its own Llama rules instead of the file's, and warn of the family.
     whole = (Path(path) / "tokenizer.json").exists() and model.exists()
     return whole and json.loads(model.read_text()).get("model_type") == "openvla"
 
@@ -138,7 +138,7 @@ def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
 def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
     """Load a checkpoint's model; one that is cut short or has NaN weights is a :class:`PolicyError` that names it."""
     path = model_folder(path)
-    # The adapter would be trained, and exported, in the place of the model.
+    # The adapter would be trained, and exported, instead of the model.
     two_models = f"{path!r} holds a model and an adapter of peft: merge them, or take adapter_config.json out"
     if all(os.path.isfile(os.path.join(path, name)) for name in ("config.json", "adapter_config.json")):
         raise PolicyError(two_models)
@@ -170,7 +170,7 @@ def _require_all(path: str, report: Mapping[str, Collection[Any]]) -> None:
     """Raise PolicyError if a checkpoint does not have all tensors of its model: transformers draws them at random."""
     for name, there, needed in report["mismatched_keys"]:
         raise PolicyError(
-            f"the checkpoint in {path!r} has {name} of shape {list(there)}, and its config.json says {list(needed)}: "
+            f"the checkpoint in {path!r} has {name} of shape {list(there)}, and its config.json needs {list(needed)}: "
             "correct the sizes there"
         )
     missing, others = report["missing_keys"], report["unexpected_keys"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gymnasium import spaces
 
 _KEPT = "own_policy.json"
-"""Beside an exported policy: the class that reads it."""
+"""A file of an exported policy: the class that reads it."""
 
 
 class OwnClassError(UserError):
@@ -26,7 +26,7 @@ class OwnClassError(UserError):
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is that of a class of somebody's own, and none of ours."""
+    """Whether a name is that of a class of the user's, and none of ours."""
     return ":" in name
 
 
@@ -67,7 +67,7 @@ def keep_class(name: str, both: tuple[spaces.Space, spaces.Space], folder: str) 
 
 
 def has_own_class(folder: Path) -> bool:
-    """Whether an exported policy is of a class of somebody's own."""
+    """Whether an exported policy is of a class of the user's."""
     return (folder / _KEPT).exists()
 
 

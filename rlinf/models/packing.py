@@ -31,11 +31,11 @@ class _ResponseBlock:
     """
 
     index: Tensor
-    """[b, R] packed place of each response token that is an input (0 where there is none)."""
+    """[b, R] packed position of each response token that is an input (0 where there is none)."""
     filled: Tensor
-    """[n] the places of ``index``, row after row, that have a token; block after block they are in packed order."""
+    """[n] flat positions in ``index`` that have a token, row after row; block after block they are in packed order."""
     key_index: Tensor
-    """[b, P + R] packed place of what each response can attend to."""
+    """[b, P + R] packed position of what each response can attend to."""
     attention: Tensor
     """[b, 1, R, P + R] bool."""
 
@@ -51,13 +51,13 @@ class Packing:
     rows: Tensor
     """[N] int64 row that each token is taken from: of a prompt that several share, the first of them."""
     prompt_index: Tensor
-    """[U, P] packed place of each prompt token (0 where there is none)."""
+    """[U, P] packed position of each prompt token (0 where there is none)."""
     prompt_filled: Tensor
-    """[n] the places of ``prompt_index``, row after row, that have a token."""
+    """[n] flat positions in ``prompt_index`` that have a token, row after row."""
     blocks: tuple[_ResponseBlock, ...]
     """All responses of two tokens or more, longest first."""
     target_index: Tensor
-    """[S] packed place that predicts each position."""
+    """[S] packed position that predicts each position of the batch."""
     target_rows: Tensor
     """[S] row of each position."""
     target_columns: Tensor
@@ -102,14 +102,14 @@ def pack(prompt_ids: Tensor, prompt_lengths: Tensor, actions: Tensor, response_l
     lengths = prompt_lengths[first]
     width = int(lengths.max())
     prompt_mask = torch.arange(width, device=device) < lengths[:, None]
-    prompt_index = _places(prompt_mask, 0)
+    prompt_index = _packed_positions(prompt_mask, 0)
 
     inputs = (response_lengths - 1).clamp(min=0)
     order = inputs.argsort(descending=True, stable=True)
     reach = int(inputs[order[0]])
     columns = torch.arange(reach, device=device)
     mask = columns < inputs[order][:, None]
-    index = _places(mask, int(lengths.sum()))
+    index = _packed_positions(mask, int(lengths.sum()))
     inverse = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=device))
 
     positions = torch.arange(actions.shape[1], device=device) < response_lengths[:, None]
@@ -167,12 +167,12 @@ def _block(index: Tensor, mask: Tensor, prompt_index: Tensor, prompt_mask: Tenso
     )
 
 
-def _places(mask: Tensor, offset: int) -> Tensor:
+def _packed_positions(mask: Tensor, offset: int) -> Tensor:
     """Compute the running number of each true element in row-major order, from ``offset``; 0 at false ones."""
     order = mask.flatten().cumsum(0).view(mask.shape) - 1 + offset
     return torch.where(mask, order, 0)
 
 
 def _filled(mask: Tensor) -> Tensor:
-    """[n] int64: the places of the true elements in row-major order. Found once: in each layer it costs as much."""
+    """[n] int64: flat positions of the true elements in row-major order. Found once: a layer would cost as much."""
     return mask.flatten().nonzero()[:, 0]

@@ -37,7 +37,7 @@ class PolicyFacts:
     noise_hold: int = 1
     """Decisions in a row that share their noise; -1: all of a rollout."""
     tells: bool = False
-    """Whether a decision that is not greedy brings its log-probabilities: nobody need ask for them."""
+    """Whether a decision that is not greedy brings its log-probabilities: no further request is needed."""
 
     @classmethod
     def of(cls, policy: ActingPolicy) -> PolicyFacts:
@@ -73,23 +73,23 @@ class Decision:
     state: np.ndarray
     """[N, S] recurrent state afterwards."""
     output: PolicyOutput | None = None
-    """Where the policy tells it (:attr:`PolicyFacts.tells`) and was not asked to be greedy."""
+    """If the policy returns it (:attr:`PolicyFacts.tells`) and the decision is not greedy."""
 
 
 Result = TypeVar("Result")
 RolloutCoroutine = Generator[PolicyRequest, Any, Result]
 
 
-def drive(asking: RolloutCoroutine[Result], policy: ActingPolicy) -> Result:
+def drive(rollout: RolloutCoroutine[Result], policy: ActingPolicy) -> Result:
     """Run a rollout to its end with a policy of this process."""
     answer: Any = None
     while True:
         try:
-            ask = asking.send(answer)
+            request = rollout.send(answer)
         except StopIteration as end:
             result: Result = end.value
             return result
-        answer = answer_to(policy, ask)
+        answer = answer_to(policy, request)
 
 
 def decides(policy: object) -> TypeGuard[DecidingPolicy]:
@@ -97,12 +97,12 @@ def decides(policy: object) -> TypeGuard[DecidingPolicy]:
     return hasattr(type(policy), "decide")  # of the class: a module without it would search all its parts, every time
 
 
-def answer_to(policy: ActingPolicy, ask: PolicyRequest, device: torch.device | None = None) -> Any:
+def answer_to(policy: ActingPolicy, request: PolicyRequest, device: torch.device | None = None) -> Any:
     """Return the policy's answer, on the CPU; ``device`` is the policy's device, None if inputs are there already."""
-    if ask.method == "decide":
-        return _decide(policy, *ask.arguments, device=device)
+    if request.method == "decide":
+        return _decide(policy, *request.arguments, device=device)
     with torch.no_grad():
-        answer = getattr(policy, ask.method)(*(_moved(argument, device) for argument in ask.arguments))
+        answer = getattr(policy, request.method)(*(_moved(argument, device) for argument in request.arguments))
     return _moved(answer, None if device is None else torch.device("cpu"))
 
 

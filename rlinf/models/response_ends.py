@@ -75,5 +75,5 @@ def declare_ends(ends: Collection[int], folder: str | Path) -> None:
     declared = listed([settings.get("eos_token_id") if settings else fallback])
     if not set(ends) <= declared:
         settings["eos_token_id"] = sorted(declared | set(ends))
-        settings.pop("_from_model_config", None)  # transformers may replace what a file with this mark says
+        settings.pop("_from_model_config", None)  # transformers may replace the settings of a file with this mark
         file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

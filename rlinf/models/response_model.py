@@ -24,7 +24,7 @@ class ResponseModel(nn.Module):
     """A transformers model that provides the hidden states before each response token."""
 
     positions_independent = False
-    """What is said of a token depends on the tokens before it: rows stay whole."""
+    """The outputs of a token depend on the tokens before it: rows stay whole."""
     encoder_in_every_pass = False
     """Whether weights that only pictures meet get a gradient, of 0 if need be, from a pass without pictures too."""
 

@@ -42,8 +42,8 @@ class RewardModel(ResponseModel):
             hidden, rows, columns = self.states(text.prompt_ids, text.prompt_lengths, longer, text.response_lengths + 1)
             after = columns > 0
             rows, columns, hidden = rows[after], columns[after] - 1, hidden[after]
-            asked = mask[rows, columns]
-            rows, columns, hidden = rows[asked], columns[asked], hidden[asked]
+            scored = mask[rows, columns]
+            rows, columns, hidden = rows[scored], columns[scored], hidden[scored]
             logits = self.model.score(hidden).float()
         scores = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
         values = torch.zeros(mask.shape, device=mask.device).index_put((rows, columns), scores)

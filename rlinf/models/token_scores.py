@@ -2,7 +2,7 @@
 
 The logits of 16,384 tokens over a vocabulary of 49,152 fill 3.2 GB, and plain autograd keeps them several
 times over. Here each chunk of tokens is multiplied with the output embedding, reduced to two numbers a token,
-and dropped. The backward pass makes it again and turns it, in place, into the gradient of the logits. This is
+and dropped. The backward pass makes it again and overwrites it with the gradient of the logits. This is
 Liger Kernel's linear cross-entropy (arXiv:2410.10989), with the gradient of each token known only afterwards.
 With p the distribution, l its logarithm, H its entropy, y the token:
 

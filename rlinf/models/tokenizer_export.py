@@ -21,7 +21,7 @@ class {_CLASS}(PreTrainedTokenizerFast):
 '''
 
 
-def save_beside(tokenizer: Any, ends: Collection[int], folder: str | Path) -> None:
+def export_tokenizer(tokenizer: Any, ends: Collection[int], folder: str | Path) -> None:
     """Write into the folder of an exported policy its tokenizer, and which tokens end its responses."""
     save_tokenizer(tokenizer, folder)
     declare_ends(ends, folder)

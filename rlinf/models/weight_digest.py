@@ -19,9 +19,9 @@ from rlinf.data.messages import WeightUpdate
 from rlinf.models.weight_update import BASE_MARK, DOWN_MARK, SCALE_MARK, UP_MARK
 
 _SAMPLES = 32
-"""Numbers of a tensor that are compared, beside its first and its last."""
+"""Numbers of a tensor that are compared, in addition to its first and its last."""
 _STEP = 7919
-"""How far the sampled places move from one version to the next: over time they cover a tensor."""
+"""How far the sampled positions move from one version to the next: over time they cover a tensor."""
 _SMALL = 1 << 16
 """Numbers of a tensor on the host up to which numpy reads it: a call of torch costs several times as much."""
 _OF_NUMPY = frozenset({torch.float32, torch.float64, torch.int64})
@@ -32,7 +32,7 @@ class DigestRequest:
     """A tensor's numbers that are to be read."""
 
     salt: int
-    """Which of its places: a version."""
+    """Which of its positions: a version."""
     whole: bool
     """Whether the sum over all bits is wanted too."""
     shape: tuple[int, ...] = ()
@@ -47,13 +47,13 @@ class TensorDigest:
     dtype: str
     salt: int
     numbers: np.ndarray
-    """float64, at :func:`places`."""
+    """float64, at :func:`sampled_positions`."""
     bits: int | None = None
     """The sum over all bits (:func:`_sum_of_bits`); None: not computed."""
     slack: np.ndarray | None = None
     """float64: how large the terms are that each number was added up from; None: the numbers were copied."""
     every: int = 1
-    """``numbers`` has one of this many places alone, where reading one is expensive."""
+    """``numbers`` has one of this many positions alone, where reading one is expensive."""
 
 
 Digests = Mapping[str, TensorDigest | None]
@@ -61,10 +61,10 @@ Digests = Mapping[str, TensorDigest | None]
 
 
 @functools.lru_cache(maxsize=256)
-def places(size: int, salt: int) -> Tensor:
+def sampled_positions(size: int, salt: int) -> Tensor:
     """Return the flat positions of ``size`` numbers that are sampled: the first, the last, others in equal distances.
 
-    >>> places(3, salt=5).tolist()
+    >>> sampled_positions(3, salt=5).tolist()
     [0, 0, 1, 2, 2]
     """
     count = min(size, _SAMPLES)
@@ -76,11 +76,11 @@ def places(size: int, salt: int) -> Tensor:
 
 
 def _numbers_at(tensor: Tensor, salt: int) -> Tensor:
-    """[n] float64 on the tensor's device: its numbers at :func:`places`."""
-    result = places(tensor.numel(), salt).to(tensor.device)
+    """[n] float64 on the tensor's device: its numbers at :func:`sampled_positions`."""
+    positions = sampled_positions(tensor.numel(), salt).to(tensor.device)
     if tensor.is_contiguous():
-        return tensor.detach().reshape(-1)[result].double()
-    return tensor.detach()[torch.unravel_index(result, tensor.shape)].double()
+        return tensor.detach().reshape(-1)[positions].double()
+    return tensor.detach()[torch.unravel_index(positions, tensor.shape)].double()
 
 
 def _sum_of_bits(tensor: Tensor) -> Tensor | None:
@@ -111,7 +111,7 @@ def _read_on_host(tensor: Tensor, request: DigestRequest) -> tuple[np.ndarray, i
     (True, True)
     """
     flat = tensor.detach().numpy().reshape(-1)
-    numbers = flat[places(flat.size, request.salt).numpy()].astype(np.float64)
+    numbers = flat[sampled_positions(flat.size, request.salt).numpy()].astype(np.float64)
     if not request.whole:
         return numbers, None
     octets = flat.view(np.uint8)
@@ -120,10 +120,10 @@ def _read_on_host(tensor: Tensor, request: DigestRequest) -> tuple[np.ndarray, i
     return numbers, (total + (1 << 63)) % (1 << 64) - (1 << 63)  # wraps around as 64 bits do
 
 
-def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
-    """Compute digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's
+def held_digests(named: Iterable[tuple[str, Tensor]], requests: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
+    """Compute digests of those of ``named`` that are in ``requests``: what a model holds now, under a checkpoint's
     names."""
-    chosen = [(name, tensor, asked[name]) for name, tensor in named if name in asked]
+    chosen = [(name, tensor, requests[name]) for name, tensor in named if name in requests]
     small = [_is_small(tensor) for _, tensor, _ in chosen]
     read = iter(
         _read_together([(tensor, one) for (_, tensor, one), here in zip(chosen, small, strict=True) if not here])
@@ -142,10 +142,10 @@ def _is_small(tensor: Tensor) -> bool:
     return plain and tensor.numel() <= _SMALL and tensor.is_contiguous()
 
 
-def _read_together(asked: Sequence[tuple[Tensor, DigestRequest]]) -> Iterator[tuple[np.ndarray, int | None]]:
+def _read_together(pairs: Sequence[tuple[Tensor, DigestRequest]]) -> Iterator[tuple[np.ndarray, int | None]]:
     """Read the numbers of each tensor, and the sum of its bits where that is wanted and its memory has no gaps."""
-    numbers = [_numbers_at(tensor, one.salt) for tensor, one in asked]
-    sums = [_sum_of_bits(tensor) if one.whole else None for tensor, one in asked]
+    numbers = [_numbers_at(tensor, request.salt) for tensor, request in pairs]
+    sums = [_sum_of_bits(tensor) if request.whole else None for tensor, request in pairs]
     # One copy for all: from a GPU each of its own would wait for the device.
     flat = torch.cat(numbers).cpu() if numbers else torch.zeros(0)
     whole = [total for total in sums if total is not None]
@@ -190,7 +190,7 @@ class SentWeights:
         }
 
 
-def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, DigestRequest]:
+def digest_requests(sent: Mapping[str, TensorDigest]) -> dict[str, DigestRequest]:
     """List the numbers that a receiver has to read, to be compared with those that were sent."""
     return {name: DigestRequest(digest.salt, digest.bits is not None, digest.shape) for name, digest in sent.items()}
 
@@ -237,7 +237,7 @@ def listed(results: Sequence[str], limit: int = 3) -> str:
 
 def _adapted(base: TensorDigest, down: Tensor, up: Tensor, scale: float) -> TensorDigest:
     """Compute the digest of a weight [out, in] with its adapter [rank, in], [out, rank], with the merge's roundings."""
-    rows, columns = np.unravel_index(places(int(np.prod(base.shape)), base.salt).numpy(), base.shape)
+    rows, columns = np.unravel_index(sampled_positions(int(np.prod(base.shape)), base.salt).numpy(), base.shape)
     factors = up.detach()[rows].double() * down.detach()[:, columns].T.double()
     kept = up.dtype
     product = (factors.sum(dim=1) * scale).to(kept)

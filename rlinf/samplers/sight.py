@@ -13,7 +13,7 @@ from torch import Tensor
 from rlinf.models.distribution import without
 from rlinf.models.output_layer import OutputLayer
 from rlinf.models.vision.families import text_decoder
-from rlinf.models.vision.features import PlaceError, decoder_inputs
+from rlinf.models.vision.features import FeatureCountError, decoder_inputs
 from rlinf.models.vision.reading import PictureReader
 
 
@@ -47,12 +47,12 @@ def picture_spans(tokens: Sequence[int], pictures: Sequence[str], reader: Pictur
     """(start, end) of the features of each picture in a prompt, from the first to behind the last.
 
     Raises:
-        PlaceError: the prompt has more or fewer feature tokens than its pictures have.
+        FeatureCountError: the prompt has more or fewer feature tokens than its pictures have.
     """
     negative = [index for index, token in enumerate(tokens) if token < 0]
     counts = [reader.pixels(uri).count for uri in pictures]
     if sum(counts) != len(negative):
-        raise PlaceError(f"a prompt has {len(negative)} feature tokens, and its pictures have {counts}")
+        raise FeatureCountError(f"a prompt has {len(negative)} feature tokens, and its pictures have {counts}")
     ends = list(itertools.accumulate(counts))
     return [(negative[end - count], negative[end - 1] + 1) for count, end in zip(counts, ends, strict=True)]
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlinf.models.weight_digest import DigestRequest, TensorDigest, places
+from rlinf.models.weight_digest import DigestRequest, TensorDigest, sampled_positions
 
 _EVERY = 8
 """Of packed weights one position in this many is read: each costs the layer a token."""
@@ -77,7 +77,7 @@ def _numbers(layer: Any, kind: str, one: DigestRequest, first: int) -> tuple[Ten
     size = 1
     for extent in one.shape:
         size *= extent
-    result = places(size, one.salt)
+    result = sampled_positions(size, one.salt)
     if kind == "weight" and hasattr(layer, "cpu_linear"):
         return _column_numbers(layer, one, first, result[::_EVERY])
     parameter = getattr(layer, kind, None)

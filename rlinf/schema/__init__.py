@@ -88,7 +88,7 @@ class Sections:
         default_factory=dict, compare=False, repr=False, metadata={"key": False}
     )
     # No key of the file: path -> (the ``${oc.env:...}`` written there, its value), for copies that must not hold it.
-    places: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False, metadata={"key": False})
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False, metadata={"key": False})
     # No key either: dotted key -> the file and line that wrote it, for what is found wrong after the file was read.
     checked: str = field(default="", compare=False, repr=False, metadata={"key": False})
     # No key either: the digest of the values that passed the checks; that of changed ones is another.

@@ -87,7 +87,7 @@ class AlgorithmConfig:
     advantage_clip: float | None = key(None, at_least=0, example=2.0)
     """Clamp advantages to [-c, c]; null is off."""
     use_valid_token_scale: bool = False
-    """Scale the loss by valid tokens, as `token_scale` says."""
+    """Scale the loss by valid tokens, as set by `token_scale`."""
     token_scale: Literal["row", "global"] = key("row", needs="use_valid_token_scale: true")
     """use_valid_token_scale: `row` divides each advantage by the valid tokens of its row (RLinf's documentation),
     `global` divides the sum of all losses by the valid tokens of the optimiser step (RLinf's code), which is what
@@ -110,7 +110,7 @@ class AlgorithmConfig:
     clip_after_norm: bool = False
     """grpo, grpo_passk: `reward_clip` clamps the outcome after the estimator has normalised it (ROLL), not before."""
     opd_coef: float = key(0.0, at_least=0, example=0.5, read_by=TEXT)
-    """Weight of the teacher beside another estimator: this times log p_teacher - log p of each token is added to its
+    """Weight of the teacher next to another estimator: this times log p_teacher - log p of each token is added to its
     advantage after `normalize_advantages`. `adv_type: opd` is the teacher alone."""
     kl_after_norm: bool = False
     """grpo, grpo_passk: the token-level KL is subtracted after the estimator has normalised the outcome (ROLL): each
@@ -146,7 +146,7 @@ class AlgorithmConfig:
     clip_ratio_c: float | None = key(None, above=1, why="the bound c|A| would lie inside the clip range", example=3.0)
     """Dual clip: bounds the loss of negative advantages by c|A|."""
     value_coef: float = key(0.5, at_least=0)
-    """Weight of the critic's loss beside that of the policy."""
+    """Weight of the critic's loss, added to that of the policy."""
     value_clip: float | None = key(None, at_least=0, example=0.2)
     """New values stay this close to the old ones in the critic's loss; null is off."""
     value_clip_schedule: Literal["constant", "linear"] = "constant"
@@ -185,7 +185,7 @@ class AlgorithmConfig:
     sum_norm_divide_by_batch: bool = True
     """seq-mean-token-sum-norm: divide by the number of sequences as well."""
     dynamic_sampling: bool = False
-    """Discard groups of constant reward and sample others in their place."""
+    """Discard groups of constant reward and sample others instead."""
     max_resample: int = key(4, at_least=0, needs="dynamic_sampling: true")
     """dynamic_sampling: how many further rollouts may be made for one batch."""
     filter_rewards: bool = False
@@ -198,7 +198,7 @@ class AlgorithmConfig:
     """Responses cut by the length limit get no loss."""
     overlong_penalty: OverlongPenaltyConfig = section(OverlongPenaltyConfig, read_by=TEXT)
     difficulty_mask: bool = False
-    """Rows of tasks that are too easy or too hard get no loss: always or never solved, unless the bounds say more."""
+    """Rows of tasks that are too easy or too hard get no loss: always or never solved, unless the bounds are set."""
     difficulty_low_threshold: float = key(0.0, at_least=0, example=0.1, needs="difficulty_mask: true")
     """difficulty_mask: the share of a group's positive rewards must be above this."""
     difficulty_high_threshold: float = key(1.0, at_most=1, example=0.9, needs="difficulty_mask: true")
@@ -255,12 +255,12 @@ class AlgorithmConfig:
     """Off-policy, with `priority_exponent`: power of the importance weights that correct for it; 1 corrects fully."""
     prior_data: str | None = key(None, example="datasets/reach", read_by=SIMULATOR)
     """sac, sac_flow, tqc, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), a Minari dataset
-    (the folder with `data` in it), or an HDF5 file of LIBERO or ManiSkill, whose transitions are sampled beside those
-    of the run (RLPD, arXiv:2302.02948). null is off. iql learns from them alone."""
+    (the folder with `data` in it), or an HDF5 file of LIBERO or ManiSkill. Its transitions are sampled together with
+    those of the run (RLPD, arXiv:2302.02948). null is off. iql learns from them alone."""
     prior_share: float = key(0.5, read_by=SIMULATOR)
     """Share of each update's transitions that is sampled from `prior_data`."""
     prior_rename: dict[str, str] = key({}, example={"observation": "observation.state"}, read_by=SIMULATOR)
-    """Which column of `prior_data` a part of the observation, or `action`, is, where its name does not say it."""
+    """Parts of the observation, or `action` -> their columns of `prior_data`, if the names differ."""
     expectile: float = key(0.7, above=0, example=0.9, read_by=SIMULATOR)
     """iql: 0.5 makes V(s) the mean of Q over the data's actions; nearer to 1 it is that of the best of them."""
     awr_beta: float = key(3.0, at_least=0, example=10.0, read_by=SIMULATOR)

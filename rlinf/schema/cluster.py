@@ -19,9 +19,9 @@ class ClusterConfig:
     gpus_per_learner: float | None = key(None, example=1)
     """GPUs of each learner rank; null: 1 where there are GPUs, else 0."""
     gpus_per_sampler: float | None = key(None, example=0.5)
-    """GPUs of each sampler; null: as `placement` says."""
+    """GPUs of each sampler; null: as set by `placement`."""
     gpu_memory_gb: float | None = key(None, example=80)
-    """Memory of one GPU in GB: `rlinf check` then says whether the plan fits."""
+    """Memory of one GPU in GB: `rlinf check` then reports whether the plan fits."""
     gpus_per_node: int = key(8, at_least=1)
     """GPUs of each machine of the cluster: one sampler's tensor parallelism stays on one machine."""
     cpus_per_worker: float = 0.5

@@ -21,7 +21,7 @@ OTHER_WORDS: Mapping[Words, str] = {
     "other_goal": "rlinf.rollouts.wrappers:OtherGoal",
     "blank": "rlinf.rollouts.wrappers:BlankWords",
 }
-"""The wrapper that changes what an environment says, by the entry of `evaluation.words`."""
+"""The wrapper that changes an environment's instructions, by the entry of `evaluation.words`."""
 
 
 KEPT_STATES_BYTES = 1 << 30
@@ -90,8 +90,8 @@ def prompted(prompt: str | None, instruction: str) -> str:
 
 def gpus_per_learner(cluster: ClusterConfig, *, on_gpus: bool) -> float:
     """GPUs of each learner rank; ``on_gpus``: whether the machine has any."""
-    asked = cluster.gpus_per_learner
-    return float(on_gpus) if asked is None else asked
+    configured = cluster.gpus_per_learner
+    return float(on_gpus) if configured is None else configured
 
 
 def activation_dtype(dtype: Precision, *, on_gpu: bool) -> Literal["float32", "bfloat16"]:

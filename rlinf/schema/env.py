@@ -19,7 +19,7 @@ class TaskConfig:
     id: str = ""
     """Text: the environment; empty: `env.id`, with other `kwargs`."""
     kwargs: dict[str, object] = key({})
-    """What is passed to the constructor beside `env.kwargs`."""
+    """Arguments of the constructor in addition to `env.kwargs`."""
     weight: float = 1.0
     """Its share of training episodes, or groups of responses, and of demonstrations is this over the sum of all."""
     max_turns: int | None = None
@@ -29,8 +29,8 @@ class TaskConfig:
     evaluation_size: int | None = None
     """Text: held-out tasks of an evaluation; null: its part of `evaluation.size`, equally many for each."""
     instruction: str | None = None
-    """Simulators: the words for it, as a Text entry `instruction` of the observation, where the environment says none
-    itself."""
+    """Simulators: the words for it, as a Text entry `instruction` of the observation, if the environment has no words
+    of its own."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class EnvConfig:
     max_turns: int = key(1, at_least=1, example=4, read_by=TEXT)
     """Text: responses of the policy within one conversation; the environment answers all but the last of them."""
     num_tasks: int = key(10_000, example=500, read_by=TEXT)
-    """Text: start seeds of an environment that is an ordinary `gymnasium.Env`, and does not say itself how many tasks
-    it has; evaluation draws from other seeds."""
+    """Text: start seeds of an ordinary `gymnasium.Env` that does not declare how many tasks it has. Evaluation draws
+    from other seeds."""
     auto_reset: bool = key(True, read_by=SIMULATOR)
     """Simulators: a finished env restarts at once, so that every step of a rollout counts."""
     ignore_terminations: bool = key(False, read_by=SIMULATOR)
@@ -101,12 +101,12 @@ class EnvConfig:
     """With `frame_stack`: what stands for observations before an episode's first, the first one or zeros (as in
     Stable-Baselines3)."""
     action_mask: str | None = key(None, example="action_mask", read_by=SIMULATOR)
-    """Name what says which discrete actions are legal: an entry of a Dict observation or of `info`, or a method of
-    the environment (`action_masks`, as sb3-contrib reads). Policies never take another action."""
+    """Name of the mask of legal discrete actions: an entry of a Dict observation or of `info`, or a method of the
+    environment (`action_masks`, as sb3-contrib reads). Policies never take another action."""
     success_key: str = key("success", example="is_success")
-    """Where the environment's `info` says that the task is solved (`is_success` in gymnasium-robotics).
+    """Entry of the environment's `info` that is true once the task is solved (`is_success` in gymnasium-robotics).
 
-    Text: of an ordinary `gymnasium.Env`; where the `info` says nothing, a positive return is a success."""
+    Text: of an ordinary `gymnasium.Env`; if the `info` has no such entry, a positive return is a success."""
     step_timeout_s: float = key(60.0, at_least=0)
     """A step or reset that takes longer is a hang: the env is restarted and its episode, or conversation, is dropped.
 
@@ -151,7 +151,7 @@ class CurriculumConfig:
     """Training iterations after which all tasks are drawn; until then the share grows fast at first, then slowly
     (arXiv:1903.09848)."""
     accuracy: float | None = key(None, at_least=0, at_most=1, example=0.6)
-    """In place of `steps`: the share grows by `start` after each iteration in which at least this share of all
+    """Instead of `steps`: the share grows by `start` after each iteration in which at least this share of all
     responses was correct."""
     warm_start: float = key(0.0, at_least=0, at_most=1, example=0.5)
     """Share of the warm start after which its demonstrations are of all tasks, too: 0.5 begins with easy ones and opens
@@ -175,7 +175,7 @@ class DataConfig:
     chat_template_kwargs: dict[str, object] = key({}, example={"enable_thinking": False})
     """Further variables of the chat template, such as `{enable_thinking: false}` for Qwen3."""
     instruction: Literal["auto", "always", "never"] = "auto"
-    """Close the first prompt with what the environment asks of a response: the form of `answer_format`, and its tools.
+    """Close the first prompt with what the environment requires of a response: the form of `answer_format`, its tools.
 
-    A sentence is left out where the prompt, its examples or the system prompt show that form already. `auto` asks
-    where a chat template is applied: other models, small ones made here above all, don't follow instructions."""
+    A sentence is left out if the prompt, its examples or the system prompt show that form already. `auto` adds it
+    if a chat template is applied: other models, small ones made here above all, don't follow instructions."""

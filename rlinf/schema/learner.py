@@ -92,7 +92,7 @@ class LearnerConfig:
     micro_batch_tokens: int = key(16_384, at_least=1)
     """Rows are packed into micro-batches of at most N tokens (text, vla) or decisions (actor_critic).
 
-    Text on a CPU: fewer where half of the machine's memory does not hold them beside weights and optimiser. It has no
+    Text on a CPU: fewer if half of the machine's memory does not hold them with weights and optimiser. It has no
     influence on the result."""
     compare_float32_every: int = key(0, at_least=0, read_by=TEXT)
     """Text, `backend: torch`, activations in bfloat16: every N iterations the gradient and the log-probabilities
@@ -103,7 +103,7 @@ class LearnerConfig:
     weight_bucket_mb: int = 2048
     """Weights travel to samplers and env workers in portions of at most N MiB (one parameter at least)."""
     recompute_logprobs: bool | None = key(None, example=True, read_by=VLA)
-    """vla, flow: the learner evaluates each batch before its update, in place of the log-probabilities that came with
+    """vla, flow: the learner evaluates each batch before its update, instead of the log-probabilities that came with
     its actions. null: where there is a GPU, since actors may then compute on another device or with other rounding."""
     offload: OffloadConfig = section(OffloadConfig, read_by=LANGUAGE)
     megatron: MegatronConfig = section(MegatronConfig)
@@ -122,9 +122,9 @@ class SftConfig:
 
     steps: int = key(0, at_least=0)
     """Supervised steps before reinforcement learning; 0 is off. Epochs of `sft.data` are
-    steps * batch_size / rows: the run says how many at its start."""
+    steps * batch_size / rows: the run prints how many at its start."""
     epochs: float | None = key(None, above=0, example=2.0)
-    """In place of `steps`: passes over the rows of `sft.data` that are not held out, rounded up to whole steps.
+    """Instead of `steps`: passes over the rows of `sft.data` that are not held out, rounded up to whole steps.
     The run keeps the `steps` that they come to."""
     data: str | None = key(None, example="demonstrations.jsonl", read_by=TEXT)
     """Text: a JSONL, JSON or Parquet file, or a folder of them (of its split for training), of prompt/response pairs or
@@ -155,12 +155,12 @@ class SftConfig:
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     """How the warm start's learning rate develops after that; `linear` and `cosine` reach 0 at its last step."""
     evaluate_every: int = key(0, at_least=0, example=50)
-    """Evaluate every N supervised steps too, as `evaluation` says: the curve that tells how long a warm start should
+    """Evaluate every N supervised steps too, as set by `evaluation`: the curve shows how long a warm start should
     be. 0: only before and after it."""
     max_tasks: int | None = key(None, example=1000, read_by=TEXT)
     """Text: demonstrations are drawn from the first N training tasks; null takes all."""
     hinted: float = key(0.0, at_least=0, at_most=1, example=0.5, read_by=TEXT)
-    """Text: share of demonstrations that follow the teacher's prompt (`teacher.hint`, with `{answer}`) in the place of
+    """Text: share of demonstrations that follow the teacher's prompt (`teacher.hint`, with `{answer}`) instead of
     the policy's. A model from random weights learns to read hints so; a pretrained one needs none."""
     demonstrations: int = key(256, at_least=1, read_by=SIMULATOR)
     """Simulators: episodes of the demonstrator, recorded before the first step; those without success are left out."""
@@ -173,7 +173,7 @@ class SftConfig:
     dagger_share: float = key(0.5, at_least=0, at_most=0.9, read_by=SIMULATOR)
     """Of the decisions of those episodes."""
     gate: str | None = key(None, example="rlinf_envs.sim.tabletop.gate:astray", read_by=SIMULATOR)
-    """`module:name` of what decides in those episodes when the demonstrator takes over, in the place of `dagger_share`
+    """`module:name` of what decides in those episodes when the demonstrator takes over, instead of `dagger_share`
     (HG-DAgger, arXiv:1810.02890): called with the environment at the start of each episode, it returns a function from
     observations to whether the next decision is the demonstrator's. null: by chance."""
     expert: str | None = key(None, example="rlinf_envs.sim.fetch:reach_expert", read_by=SIMULATOR)
@@ -187,8 +187,7 @@ class SftConfig:
     """Simulators: decisions are imitated from every N-th frame of an episode of `sft.dataset`;
     `env.num_action_chunks` takes those that a policy would meet, 1 takes all that there are."""
     rename: dict[str, str] = key({}, example={"observation.image": "observation.images.front"}, read_by=SIMULATOR)
-    """Simulators: which column of `sft.dataset` a part of the observation, or `action`, is, where its name does not say
-    it."""
+    """Simulators: parts of the observation, or `action` -> their columns of `sft.dataset`, if the names differ."""
     image_shift: int = key(0, at_least=0, example=5, read_by=SIMULATOR)
     """Simulators: pictures of imitated decisions are moved by up to N pixels in both directions, the edge repeated.
     With `policy.vla.center_crop` that is a random crop."""

@@ -45,14 +45,14 @@ class TowerConfig:
 @dataclass(frozen=True)
 class VisionTowerConfig(TowerConfig):
     conditioning: Literal["none", "film"] = "film"
-    """`film`: every layer of the tower is scaled and shifted by the words, so that it looks for what they name. With
+    """`film`: every layer of the tower is scaled and shifted by the words, so that it detects what they name. With
     `none` words and pictures meet in the language tower alone."""
     patch_init: Literal["random", "position_independent"] = "position_independent"
     """Without `path`, how the patch embedding starts: `position_independent` weighs all pixels of a patch alike in one
     half, so that colours can be read wherever a thing lies."""
     stem: Literal["patches", "convolutions"] = "patches"
     """Without `path`: `convolutions` adds 3x3 convolutions to the patch embedding (arXiv:2106.14881), so that shapes
-    smaller than a patch are learned once and not for each place within it; the patch size is a power of two."""
+    smaller than a patch are learned once and not for each position within it; the patch size is a power of two."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class VlaConfig:
     statistics_key: str | None = key(None, example="libero_object")
     """The data set in that file, where it has several (OpenVLA's `unnorm_key`)."""
     raw_actions: list[int] = key([], example=[6])
-    """Numbers of an action that are in [-1, 1] as they are, such as a gripper's, by index; where the file has a mask,
-    that says it."""
+    """Numbers of an action that are in [-1, 1] as they are, such as a gripper's, by index; if the file has a mask,
+    that is read instead."""
     cameras: list[str] = key([], example=["agentview", "wrist"])
     """The images of the observation that are read, in the order that the policy was trained with; empty reads all, in
     the order of the environment."""
@@ -141,8 +141,8 @@ class VlaConfig:
     max_instruction_tokens: int = key(32, at_least=2)
     """A longer instruction is an error; it also bounds the memory that is planned for."""
     order: Literal["words_first", "picture_first"] = "words_first"
-    """Of the decoder's sequence. It is causal: with `picture_first` (as in OpenVLA) words look for what they name among
-    the patches, with `words_first` patches look at the words."""
+    """Of the decoder's sequence. It is causal: with `picture_first` (as in OpenVLA) words attend to the patches, with
+    `words_first` patches attend to the words."""
     task: str | None = key(None, example="push the red cube to the goal")
     """The instruction where the environment has no text in its observation."""
     prompt: str | None = key(None, example="In: What action should the robot take to {instruction}?")
@@ -153,7 +153,7 @@ class VlaConfig:
     image_std: list[float] | None = key(None, example=[0.5, 0.5, 0.5])
     """Per channel, divides the pixels after `image_mean` is subtracted; null as there."""
     checkpoint: OpenVlaConfig = section(OpenVlaConfig)
-    """A whole OpenVLA or OpenVLA-OFT checkpoint in the place of `language` and `vision`."""
+    """A whole OpenVLA or OpenVLA-OFT checkpoint instead of `language` and `vision`."""
 
 
 @dataclass(frozen=True)
@@ -195,16 +195,16 @@ class FlowConfig:
     hidden_size: int = key(256, at_least=1)
     """Width of the velocity network's two hidden layers."""
     draws: int = key(1, at_least=1)
-    """Imitation matches the flow of each action at N random points in a step: more cost little beside the towers, and
-    the gradient is less noisy."""
+    """Imitation matches the flow of each action at N random points in a step: more cost little compared with the
+    towers, and the gradient is less noisy."""
     pi0: TowerConfig = section(
         TowerConfig, examples={"path": "lerobot/pi0_base", "architecture": {"model_type": "pi0", "chunk_size": 10}}
     )
-    """PI0 in the place of the towers and of that velocity: its `path` (transformers', openpi's or LeRobot's names), or
+    """PI0 instead of the towers and of that velocity: its `path` (transformers', openpi's or LeRobot's names), or
     an `architecture` (`model_type: pi0`, ...) with random weights. `env.num_action_chunks` of its horizon are carried
     out."""
     checkpoint: PublishedConfig = section(PublishedConfig)
-    """A published checkpoint in the place of all that."""
+    """A published checkpoint instead of all that."""
     advantage: bool = False
     """Condition the flow on whether a decision was better than expected (RECAP of pi*0.6, arXiv:2511.14759): imitation
     of `sft.dataset` reads the labels of `rlinf label`, a demonstrator's decisions all are, and the policy acts as if

@@ -17,7 +17,7 @@ class RewardModelConfig:
     (`adv_type: grpo_process`). `none`: there is no reward model."""
     path: str | None = key(None, example="models/judge")
     """A Hugging Face folder with a `score` head (`*ForSequenceClassification`, `*ForTokenClassification`) for the
-    policy's tokenizer; null starts from the policy's own weights, with a head that knows nothing."""
+    policy's tokenizer; null starts from the policy's own weights, with an untrained head."""
     learn_from: Literal["verdicts", "scores", "pairs"] = "verdicts"
     """`verdicts`: right or wrong (cross-entropy). `scores`: the environment's reward, or a step's score, anywhere
     between 0 and 1. `pairs`: of two answers to one prompt the one with more reward scores higher (Bradley-Terry); what
@@ -36,7 +36,7 @@ class RewardModelConfig:
     """Steps after which it is trained on the policy's responses since the last time; 0 never. With
     `algorithm.ref_update_every` at the same number this is iterative GRPO."""
     fresh_batches: int = key(0, at_least=0)
-    """Batches that the latest policy answers for each such training alone, beside those it was trained on."""
+    """Batches that the latest policy answers for each such training alone, in addition to those it was trained on."""
     replay_fraction: float = key(0.1, at_least=0, at_most=0.9, example=0.2)
     """Share of responses from earlier iterations in that training."""
     history_rows: int = key(4096, at_least=1)

@@ -44,7 +44,7 @@ class ServerConfig:
     base_url: str | None = key(None, example="http://host:8000/v1")
     """Address of a running OpenAI-compatible server (`http://host:8000/v1`)."""
     model: str | None = key(None, example="Qwen/Qwen2.5-1.5B-Instruct")
-    """Name of the model on that server; null asks the server."""
+    """Name of the model on that server; null requests it from the server."""
     timeout_s: float = key(300.0, above=0)
     """How long one request may take."""
     api_key_env: str | None = key(None, example="VLLM_API_KEY")
@@ -96,7 +96,7 @@ class RolloutConfig:
     max_new_tokens: int = key(256, at_least=1, example=1024, read_by=TEXT)
     """Text: the longest response in tokens; in a conversation of several turns, of each turn. A longer one is cut."""
     max_conversation_tokens: int | None = key(None, at_least=1, example=4096, read_by=TEXT)
-    """Text of several turns: the most tokens after the first prompt, what the environment says in between included.
+    """Text of several turns: the most tokens after the first prompt, the environment's feedback included.
 
     null: `max_new_tokens` for every turn, and `data.max_prompt_length` for each answer of the environment between two.
     A conversation that has no room left ends there (`conversation_length`).
@@ -133,11 +133,11 @@ class RolloutConfig:
     act_in: Literal["auto", "worker", "sampler"] = key("auto", read_by=SIMULATOR)
     """Simulators: `worker` keeps a copy of the policy in every env worker; `sampler` keeps it in `num_samplers` actors
     that answer env workers' questions, which a large policy needs. `auto`: `sampler` where `policy.vla.language.path`,
-    `pipeline_stages` or `num_samplers` ask for it."""
+    `pipeline_stages` or `num_samplers` require it."""
     pipeline_stages: int = key(1, at_least=1, read_by=SIMULATOR)
     """Simulators with samplers: split a worker's envs into N groups; one simulates while another waits for actions."""
     merge_requests: bool = key(False, read_by=SIMULATOR)
-    """Simulators with samplers: one pass answers what all env workers ask at the same time, which suits a GPU. Workers
+    """Simulators with samplers: one pass answers the requests of all env workers together, which suits a GPU. Workers
     then wait for each other."""
     vllm: VllmConfig = section(VllmConfig, read_by=TEXT)
     server: ServerConfig = section(ServerConfig, read_by=TEXT)

@@ -54,7 +54,7 @@ class LoggingConfig:
     """Where metrics and samples go, and what the terminal shows."""
 
     progress: Literal["auto", "live", "plain", "none"] = "auto"
-    """`live` draws a display that updates, `plain` prints a line a step, `auto` looks whether a person is watching."""
+    """`live` draws a display that updates, `plain` prints a line a step, `auto` is `live` on a terminal."""
     tensorboard: bool | None = key(None, example=True)
     """Write TensorBoard events next to `metrics.jsonl`; null: if the package is installed (extra: tensorboard)."""
     wandb_project: str | None = key(None, example="my-project")
@@ -99,18 +99,18 @@ class EvaluationConfig:
     temperature: float = key(0.0, at_least=0, example=0.6)
     """Sampling temperature of evaluations; 0 is greedy (simulators: the most likely action)."""
     env_kwargs: dict[str, object] | None = key(None, example={"path": "test.jsonl"})
-    """Environment kwargs that differ from `env.kwargs` (a held-out `split`, say)."""
+    """Environment kwargs that differ from `env.kwargs` (for example a held-out `split`)."""
     words: list[Words] = key([], example=["other_goal", "blank"], read_by=SIMULATOR)
     """Simulators: play the same episodes again with other words. `other_goal` names another goal that the same start
-    has and measures success at that (`eval/follows`; the environment must know `reset(options={other_goal: true})`).
+    has and measures success at that (`eval/follows`; the environment must support `reset(options={other_goal: true})`).
     `blank` leaves the words out (`eval/blank_words`): a policy that follows words must then do worse."""
     pictures: list[Pictures] = key([], example=["blank", "swapped"], read_by=TEXT)
     """Text: answer the same tasks again with other pictures in their first prompts. `blank` shows one colour
-    (`eval/blank_pictures`), `swapped` those of another task (`eval/swapped_pictures`): a policy that looks at pictures
+    (`eval/blank_pictures`), `swapped` those of another task (`eval/swapped_pictures`): a policy that uses pictures
     must then do worse."""
     questions: list[Questions] = key([], example=["blank", "swapped"], read_by=TEXT)
     """Text: grade the same tasks again with other questions in their first prompts. `blank` leaves the words out
-    (`eval/blank_questions`), `swapped` asks those of another task (`eval/swapped_questions`): what is still right was
+    (`eval/blank_questions`), `swapped` shows those of another task (`eval/swapped_questions`): what is still right was
     not answered, but guessed or learned by heart."""
     wrong_tools: bool = key(False, read_by=TEXT)
     """Conversations: answer the same tasks again while each digit in an answer of the environment is one higher

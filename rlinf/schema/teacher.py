@@ -15,15 +15,15 @@ class TeacherConfig:
     path: str | None = key(None, example="Qwen/Qwen2.5-7B-Instruct")
     """A Hugging Face folder or hub name. Like a reference policy it lives in the learner's ranks, whole on each."""
     base_url: str | None = key(None, example="http://host:8000/v1")
-    """In the place of `path`: an OpenAI-compatible server that echoes log-probabilities of prompts (`vllm serve`), such
+    """Instead of `path`: an OpenAI-compatible server that echoes log-probabilities of prompts (`vllm serve`), such
     as http://host:8000/v1."""
     past_policy: Literal["none", "start", "average", "current"] = "none"
-    """In the place of `path`: the policy itself, with `hint` or beside another estimator (`algorithm.opd_coef`).
+    """Instead of `path`: the policy itself, with `hint` or next to another estimator (`algorithm.opd_coef`).
     `start` is the policy at the first step of reinforcement learning; with `policy.lora`, the base with its adapters
-    off, which takes no memory. `average` is the exponential moving average of its weights. Either takes the reference
-    policy's place. `current` is the policy of the step, which takes no memory and needs `hint`."""
+    off, which takes no memory. `average` is the exponential moving average of its weights. Either replaces the
+    reference policy. `current` is the policy of the step, which takes no memory and needs `hint`."""
     hint: str | None = key(None, example="{prompt} (The right answer is {answer}.)")
-    """What the teacher reads in the place of the environment's first prompt: a text with `{prompt}` once, and
+    """What the teacher reads instead of the environment's first prompt: a text with `{prompt}` once, and
     `{answer}` (the environment's own) or `{solution}` (another correct response of the group). With `past_policy` the
     policy then teaches itself (OPSD, arXiv:2601.18734; SDPO, arXiv:2601.20802). Rows without what it names learn
     nothing from the teacher. null: it reads what the policy reads."""
@@ -36,6 +36,6 @@ class TeacherConfig:
     timeout_s: float = 300.0
     """How long the server may take over one conversation."""
     concurrency: int = key(16, at_least=1)
-    """Conversations that the server is asked about at a time."""
+    """Conversations that are sent to the server at a time."""
     dtype: Literal["float32", "bfloat16", "auto"] = "auto"
     """With `path`: type of weights and activations; `auto` is float32 on CPU and bfloat16 on GPU."""

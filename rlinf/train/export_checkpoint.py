@@ -65,11 +65,11 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
 def _save_tokenizer(config: Config, run: Path, out: Path) -> None:
     """Save the tokenizer of a text run and the ends of its responses, as at the end of a run."""
     from rlinf.models.loading import load_tokenizer
-    from rlinf.models.tokenizer_export import save_beside
+    from rlinf.models.tokenizer_export import export_tokenizer
     from rlinf.train.assemble.conversations import response_ends
 
     tokenizer = load_tokenizer(str(run / "tokenizer"))
-    save_beside(tokenizer, response_ends(config, tokenizer), out)
+    export_tokenizer(tokenizer, response_ends(config, tokenizer), out)
 
 
 def _simulator_policy(config: Config, tokenizer: Path) -> tuple[Any, tuple[Any, Any]]:

@@ -22,7 +22,7 @@ from rlinf.base.user_code import did_you_mean, refuse_while_importing
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.derived import has_warm_start
-from rlinf.config.places import with_place
+from rlinf.config.setting_origins import with_origin
 from rlinf.config.stored import load_stored
 from rlinf.data.messages import Metrics
 from rlinf.datasets.robot_data.statistics import keep_statistics
@@ -267,7 +267,7 @@ def build_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     try:
         return build(setup, cluster, folder)
     except Exception as error:
-        named = with_place(setup.config, error)
+        named = with_origin(setup.config, error)
         if named is error:
             raise
         raise named from error

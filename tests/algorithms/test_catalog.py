@@ -1,4 +1,4 @@
-"""The tables are the registry: what they name exists and takes the options listed, and no other module knows a name."""
+"""The tables are the registry: what they name exists and takes the options listed, and no other module has a name."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_entry_is_filled(table):
         assert callable(imported(entry.function))
 
 
-def test_no_other_module_knows_a_loss_by_its_name():
+def test_no_other_module_names_a_loss():
     root = Path(catalog.__file__).parents[1]
     offenders = []
     for path in (*(root / "algorithms").rglob("*.py"), *(root / "learners").rglob("*.py")):
@@ -249,7 +249,7 @@ def test_a_function_whose_options_have_values_is_taken(tmp_path, monkeypatch):
     assert algorithm_of("{kl_beta: 0.1, kl_penalty_type: 'torch:abs'}").kl_penalty_type == "torch:abs"
 
 
-def test_what_a_function_of_ones_own_must_return_is_said(tmp_path, monkeypatch):
+def test_what_a_function_of_ones_own_must_return_is_reported(tmp_path, monkeypatch):
     code = "def bare(x): return x.rewards\ndef rows(x): return x.outcomes, x.outcomes\n"
     code += "def pair(x): return x.rewards, x.rewards\n"
     (tmp_path / "gives.py").write_text(code)

@@ -210,7 +210,7 @@ def test_rollout_correction_of_a_sequence_is_the_product_over_its_positions():
         ({"clip": 1.0}, TypeError),
     ],
 )
-def test_rollout_correction_refuses_what_it_does_not_know(option, error):
+def test_rollout_correction_refuses_unknown_options(option, error):
     with pytest.raises(error, match="rollout_correction"):
         Objective.of("actor", rollout_correction=option)
 

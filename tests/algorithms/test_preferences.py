@@ -14,7 +14,7 @@ SCORES = torch.tensor([0.3, -1.0, 2.0, 0.5, 0.5, -0.2, 4.0])
 WORTHS = torch.tensor([1.0, 0.0, 0.5, 1.0, 0.0, 0.0, 3.0])
 GROUPS = torch.tensor([0, 0, 0, 1, 1, 1, 2])
 PAIRS = [(0, 1), (0, 2), (2, 1), (3, 4), (3, 5)]
-"""(better, worse); the last row has nobody to be compared with."""
+"""(better, worse); the last row has no other to be compared with."""
 
 
 def test_the_weighted_score_has_the_gradient_of_the_loss() -> None:

@@ -95,7 +95,7 @@ def test_overlong_penalty_is_part_of_the_reward_before_the_norm():
 
 
 def test_overlong_penalty_of_a_conversation_counts_the_tokens_of_the_policy():
-    # Twenty tokens each; the environment said ten of the first row's, four of the second's.
+    # Twenty tokens each; the environment gave ten of the first row's, four of the second's.
     mask = torch.ones(2, 20, dtype=torch.bool)
     mask[0, 5:15] = mask[1, 5:9] = False
     rewards = torch.zeros(2, 20)
@@ -275,7 +275,7 @@ def test_noise_exchanges_a_share_of_the_rewards(share, moved):
     rewards = torch.arange(1000.0)
     noisy = shuffled(rewards, share, np.random.default_rng(3))
     assert sorted(noisy.tolist()) == rewards.tolist()
-    # A few rewards of a random permutation stay in their places.
+    # A few rewards of a random permutation stay where they are.
     assert moved * 0.9 <= int((noisy != rewards).sum()) <= moved
     assert torch.equal(noisy, shuffled(rewards, share, np.random.default_rng(3)))
 

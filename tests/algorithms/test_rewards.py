@@ -48,7 +48,7 @@ def test_running_norm_takes_the_batch_in_before_it_is_used():
     assert again == state
 
 
-def test_domains_are_kept_apart():
+def test_domains_are_kept_separate():
     rewards, ids = torch.tensor([0.0, 2.0, 100.0, 300.0]), torch.zeros(4, dtype=torch.int64)
     domains = ["math", "math", "code", "code"]
     found = process_rewards(rewards, group_ids=ids, domains=domains, reward_norm="batch")

@@ -79,7 +79,7 @@ LISTED = {
         "Precision and micro-batch follow from the memory plan, which reads every section, and from the GPUs that this "
         "process sees: what comes back is the configuration of the run, which everything below is handed."
     ),
-    Climb("rlinf.train.run:build_graph", "rlinf.config.places:with_place"): (
+    Climb("rlinf.train.run:build_graph", "rlinf.config.setting_origins:with_origin"): (
         "Only after building failed: the error names the file and the line of the setting that it is about."
     ),
 }

@@ -91,7 +91,7 @@ WRONG = [
     (["policy.architecture.vocab_size=50"], "tokens, and policy.architecture embeds 50"),
     (["env.kwargs.reward=correctness"], "reward must be a mapping or null, not 'correctness'"),
     (["env.kwargs.path=null"], "path must be text, not null (# begins a comment"),
-    (["policy.architecture.model_type=qwen7"], "knows no 'qwen7'; did you mean qwen"),
+    (["policy.architecture.model_type=qwen7"], "has no 'qwen7'; did you mean qwen"),
     (["policy.architecture.num_key_value_heads=3"], "num_attention_heads 2 is no multiple of num_key_value_heads 3"),
 ]
 

@@ -66,7 +66,7 @@ def test_a_pretrained_vla_keeps_the_learning_rate_of_language_models(tmp_path: P
     assert load_mapping(vla).learner.optimizer.lr == 1e-6
 
 
-def test_the_plan_and_the_page_say_where_a_default_comes_from() -> None:
+def test_the_plan_and_the_page_show_where_a_default_comes_from() -> None:
     assert "0.0003, constant (default for simulators" in str(plan(load_mapping(PPO), cpus=2, gpus=0))
     assert "(default for" not in str(plan(load_mapping(TEXT), cpus=2, gpus=0))
     assert "| `1e-06`; `0.0003` for simulators" in reference()

@@ -1,4 +1,4 @@
-"""Simulators that are not installed: the message names the extra, and the package knows the extra."""
+"""Simulators that are not installed: the message names the extra, and the package has the extra."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
         ("LunarLander-v3", "box2d"),
     ],
 )
-def test_an_id_that_says_what_it_needs(env_id: str, extra: str) -> None:
+def test_an_id_that_names_what_it_needs(env_id: str, extra: str) -> None:
     found = simulator_extra(env_id)
     assert found is not None
     assert found.name == extra

@@ -53,9 +53,9 @@ def test_an_earlier_vla_run_keeps_its_vision_tower(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_evaluations_the_command_line_switched_off_can_be_read_again(tmp_path: Path) -> None:
-    """Its copy is one layer, which holds what its file asked for beside the 0."""
-    asked = {**MINIMAL, "evaluation": {"every": 2, "env_kwargs": {"split": "eval"}}}
-    config = load_mapping(asked, overrides=["evaluation.size=0"])
+    """Its copy is one layer, which holds the keys of its file and the 0."""
+    mapping = {**MINIMAL, "evaluation": {"every": 2, "env_kwargs": {"split": "eval"}}}
+    config = load_mapping(mapping, overrides=["evaluation.size=0"])
     (tmp_path / "config.yaml").write_text(to_yaml(config))
     again = load_stored(tmp_path / "config.yaml")
     assert again == config
@@ -131,7 +131,7 @@ def test_an_interpolation_that_is_cut_short_is_one_problem(write: Write) -> None
         ("run: {name: a, max_steps: ${run.seed}}\n", "Put the ${...} in double quotes"),
     ],
 )
-def test_yaml_that_is_none_says_how_to_correct_the_line(write: Write, text: str, advice: str) -> None:
+def test_yaml_that_is_none_shows_how_to_correct_the_line(write: Write, text: str, advice: str) -> None:
     assert advice in mistakes(write(text))
 
 

@@ -1,4 +1,4 @@
-"""Deliberately wrong configurations: each says what is wrong, where, and what to write instead."""
+"""Deliberately wrong configurations: each message shows what is wrong, where, and what to write instead."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ WRONG = [
     ("algorithm: {adv_type: gae, loss_type: actor_critic}", "adv_type: gae needs values", "policy.value_head: true"),
     ("algorithm: {loss_type: actor_critic}", "loss_type: actor_critic needs values", "policy.value_head: true"),
     ("reward_model: {weight: 0.5}", "reward_model.weight is not read without a reward model", "supervision: outcome"),
-    ("reward_model: {supervision: outcome}", "its head knows nothing", "reward_model.fit_batches: 8"),
+    ("reward_model: {supervision: outcome}", "its head is untrained", "reward_model.fit_batches: 8"),
     ("reward_model: {supervision: process, fit_batches: 2}", "is not what adv_type: grpo learns from", "outcome"),
     ("reward_model: {supervision: outcome, fit_batches: 2, history_rows: 9}", "history_rows is not read", "refresh"),
     ("reward_model: {supervision: outcome, fit_batches: 2, weight: 2}", "at most 1, not 2", "Write 1 or less."),
@@ -295,12 +295,12 @@ def test_all_at_once_with_their_lines(tmp_path: Path) -> None:
     )
     (tmp_path / "minimal.yaml").write_text("env: {id: CartPole-v1}\nalgorithm: {group_size: 4}\n")
     found = mistakes(path, "cluster.backend=Local").splitlines()
-    places = [line.split(": ")[0].removeprefix(f"{path}:") for line in found]
-    assert places == ["2", "4", "5", "7", "8", "9", "12", "command line"]
+    lines = [line.split(": ")[0].removeprefix(f"{path}:") for line in found]
+    assert lines == ["2", "4", "5", "7", "8", "9", "12", "command line"]
 
 
 def test_what_depends_on_a_broken_key_is_not_judged(write: Write) -> None:
-    # A batch size nobody can read gives one message, not one more about rows.
+    # A batch size that cannot be read gives one message, not one more about rows.
     found = mistakes(write("rollout: {batch_size: many}\nalgorithm: {num_minibatches: 3}\n"))
     assert found.count("\n") == 0
 
@@ -388,7 +388,7 @@ def test_a_data_set_that_is_read_from_no_hub_must_exist(tmp_path: Path, monkeypa
     assert found in str(caught.value)
 
 
-def test_the_command_line_switches_off_what_the_file_says_of_evaluations(write: Write) -> None:
+def test_the_command_line_switches_off_what_the_file_sets_of_evaluations(write: Write) -> None:
     file = write("evaluation: {every: 5, env_kwargs: {split: eval}}")
     assert load(file, ["evaluation.size=0"]).evaluation.size == 0
     with pytest.raises(ConfigErrors, match=r"evaluation\.every is not read with evaluation\.size: 0"):

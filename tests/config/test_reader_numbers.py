@@ -28,7 +28,7 @@ def test_other_bases_are_refused(written: str, read: str, meant: str, tmp_path: 
 
 
 @pytest.mark.parametrize("written", ["0", "10", "1e5", "0x1F", "1_000"])
-def test_numbers_that_mean_what_they_look_like_are_read(written: str, tmp_path: Path) -> None:
+def test_numbers_that_mean_what_is_written_are_read(written: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(
         f"env: {{id: CartPole-v1, kwargs: {{x: {written}}}}}\npolicy: {{name: actor_critic}}\n"
         "algorithm: {adv_type: gae, loss_type: actor_critic}\n",
@@ -47,7 +47,7 @@ def test_keys_of_a_section_that_is_not_there_are_found_by_their_ends(tmp_path: P
     assert "Did you mean learner.megatron.recompute?" in _reported("megatron: {recompute: full}", tmp_path)
 
 
-def test_an_inherited_key_is_dropped_as_the_message_says(tmp_path: Path) -> None:
+def test_an_inherited_key_is_dropped_as_the_message_shows(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(
         "env: {id: Pendulum-v1}\npolicy: {name: actor_critic}\n"
         "algorithm: {adv_type: gae, loss_type: actor_critic, normalize_advantages: true}\n",

@@ -65,7 +65,7 @@ def test_messages_show_values_and_not_our_own_classes(write: Write) -> None:
         ("run.name=a\x01b", "or write it as an escape in double quotes."),
     ],
 )
-def test_an_override_that_is_not_yaml_says_how_to_write_it(minimal: Path, override: str, fix: str) -> None:
+def test_an_override_that_is_not_yaml_shows_how_to_write_it(minimal: Path, override: str, fix: str) -> None:
     assert fix in mistakes(minimal, override)
 
 

@@ -27,7 +27,7 @@ BOMBS = {
     "hexadecimal": ("run: {seed: 0x%s}" % ("a" * 9000), "the integer has 9,002 characters"),
     "base 60": ("run: {seed: 59" + ":59" * 998 + "}", "the integer has 2,996 characters"),
     "no date": ("run: {name: 2026-13-45}", r"2026-13-45 cannot be read \(month must be in 1..12\). Put it in quotes"),
-    "width": ("run: {dir: 'runs/{seed:999999999}'}", "asks for over 100 characters in one placeholder"),
+    "width": ("run: {dir: 'runs/{seed:999999999}'}", "needs over 100 characters in one placeholder"),
     "long expression": ("run: {name: '%s'}" % ("${run.seed}-" * 5000), "it has more than 10,000 characters"),
     "deep expression": ("run: {name: '%s'}" % ("${" * 500 + "a" + "}" * 500), "it has more than 100 "),
     "multiplied text": ("run: {name: '${multiply:ha,99999999}'}", "multiply takes two numbers"),

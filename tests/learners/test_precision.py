@@ -52,7 +52,7 @@ def config_of(architecture: dict[str, object], **policy: Any) -> Config:
         ({"model_type": "unheard_of"}, True, "auto", False, "float32"),
     ],
 )
-def test_auto_asks_the_processor_and_the_size(
+def test_auto_depends_on_the_processor_and_the_size(
     monkeypatch: pytest.MonkeyPatch,
     architecture: dict[str, object],
     instructions: bool,

@@ -27,10 +27,10 @@ def test_a_warm_up_counts_optimiser_steps() -> None:
 @pytest.mark.parametrize("done", [8, 24, 80, 200, 392])
 def test_the_rate_goes_on_where_it_was_with_other_minibatches(schedule: str, now: int, done: int) -> None:
     before, after = stage(8, 20, schedule), stage(now, 20, schedule)
-    place = after.resumed(before.saved(done), Path("step"))
+    resumed = after.resumed(before.saved(done), Path("step"))
     # Whole steps: the rate differs by less than that of one step.
     one_step = 1.6 / (min(before.optimizer_steps, after.optimizer_steps) - 20)
-    assert after.lr_factor(place) == pytest.approx(before.lr_factor(done), abs=one_step)
+    assert after.lr_factor(resumed) == pytest.approx(before.lr_factor(done), abs=one_step)
     if done < 20:
-        assert place == done
+        assert resumed == done
     assert after.resumed(after.saved(done), Path("step")) == done

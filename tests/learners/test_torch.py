@@ -92,8 +92,8 @@ def stage(**options: Any) -> Stage:
     return Stage(**{"name": "train", "objective": objective, "optimizer": optimizer, "steps": 10, **options})
 
 
-def learner(a_stage: Stage | None = None, *, budget: int = 10_000, pack: bool = True, **place: Any) -> TorchLearner:
-    return TorchLearner(policy(pack=pack), stages=(a_stage or stage(),), seed=5, micro_batch_tokens=budget, **place)
+def learner(a_stage: Stage | None = None, *, budget: int = 10_000, pack: bool = True, **options: Any) -> TorchLearner:
+    return TorchLearner(policy(pack=pack), stages=(a_stage or stage(),), seed=5, micro_batch_tokens=budget, **options)
 
 
 def gradients(learner: TorchLearner) -> dict[str, torch.Tensor]:
@@ -188,7 +188,7 @@ def test_a_single_step_needs_no_evaluation_before_it() -> None:
     assert again == pytest.approx(numbers, rel=1e-4, abs=1e-6)
 
 
-def test_older_tokens_alone_say_nothing_of_the_gap() -> None:
+def test_older_tokens_alone_give_no_gap() -> None:
     stale = batch().replace(old_logprobs=None, fresh=torch.zeros(12, 8, dtype=torch.bool))
     numbers = learner(stage(objective=Objective.of("decoupled"))).update(stale, step=0)
     assert not [name for name in numbers if name.startswith("sampler_logprob_gap")]
@@ -233,7 +233,7 @@ def test_rows_without_advantage_are_not_computed_and_do_not_change_the_gradient(
         seen = rows_computed(one)
         return one, seen, one.update(data, step=0)
 
-    # The entropy is asked for every row, so with it every row is computed.
+    # The entropy is of every row, so with it every row is computed.
     (some, few, numbers), (whole, all_rows, expected) = updated(), updated(calculate_entropy=True)
     assert (sum(few), sum(all_rows)) == (2 * 8, 2 * 12)
     assert_same(gradients(some), gradients(whole), atol=2e-6)
@@ -265,9 +265,9 @@ def _rank(rank: int, size: int, port: int, folder: str) -> None:
     ranks = TorchRanks(device=device)
     one = learner(stage(epochs=2, minibatches=2), rank=rank, size=size, ranks=ranks)
     numbers = one.update(batch(), step=0)
-    rows, said = one.evaluate(batch())
+    rows, output = one.evaluate(batch())
     torch.save(
-        {"weights": dict(one.policy.state_dict()), "numbers": numbers, "rows": rows, "logprobs": said.logprobs},
+        {"weights": dict(one.policy.state_dict()), "numbers": numbers, "rows": rows, "logprobs": output.logprobs},
         f"{folder}/rank{rank}.pt",
     )
 
@@ -289,9 +289,9 @@ def test_two_ranks_do_what_one_does(tmp_path: Path) -> None:
         assert part["numbers"] == pytest.approx(numbers, rel=1e-3, abs=1e-5)
     rows = torch.cat([part["rows"] for part in parts])
     assert sorted(rows.tolist()) == list(range(12))
-    said = torch.cat([part["logprobs"] for part in parts])[torch.argsort(rows)]
+    found = torch.cat([part["logprobs"] for part in parts])[torch.argsort(rows)]
     order, expected = alone.evaluate(batch())
-    torch.testing.assert_close(said, expected.logprobs[torch.argsort(order)], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found, expected.logprobs[torch.argsort(order)], atol=1e-4, rtol=1e-4)
 
 
 def test_a_number_that_is_none_stops_before_the_weights() -> None:
@@ -348,7 +348,7 @@ def test_clip_ranges_fall_with_the_optimiser_steps() -> None:
     assert_same(trained[True], trained[False])
 
 
-def test_a_checkpoint_goes_on_with_another_learning_rate_at_the_same_place_of_the_schedule(tmp_path: Path) -> None:
+def test_a_checkpoint_goes_on_with_another_learning_rate_at_the_same_step_of_the_schedule(tmp_path: Path) -> None:
     """As population-based training continues it: weights and moments are the other one's, the options its own."""
     donor = learner(stage(lr=1e-3, schedule="linear", steps=10, minibatches=2))
     for step in range(5):
@@ -390,7 +390,7 @@ def test_adapters_drop_out_in_updates_alone_and_the_same_ones_again() -> None:
 
     def learner(dropout: float) -> TorchLearner:
         one = TorchLearner(with_adapters(dropout), stages=(stage(),), seed=0, micro_batch_tokens=1000)
-        one.update(batch(), step=1)  # adapters say nothing before
+        one.update(batch(), step=1)  # adapters have no effect before
         return one
 
     one, again, without = learner(0.5), learner(0.5), learner(0.0)
@@ -405,7 +405,7 @@ def test_adapters_drop_out_in_updates_alone_and_the_same_ones_again() -> None:
 
 
 def test_the_reference_of_new_adapters_is_the_base_with_adapters_off() -> None:
-    """What `teacher.past_policy: start` says with LoRA: nothing of the base is held twice."""
+    """With `teacher.past_policy: start` and LoRA nothing of the base is held twice."""
     pytest.importorskip("peft")
     one = TorchLearner(with_adapters(), stages=(stage(reference=True),), seed=0, micro_batch_tokens=1000)
     base = TorchLearner(policy(), stages=(stage(),), seed=0, micro_batch_tokens=1000).evaluate(batch())[1].logprobs

@@ -1,4 +1,4 @@
-"""What a causal language model says of responses: packed or padded, alone or together, on every architecture."""
+"""Log-probabilities of a causal language model: packed or padded, alone or together, on every architecture."""
 
 import copy
 from dataclasses import replace
@@ -26,7 +26,7 @@ def both(model: Any, sampling: SamplingParams = SAMPLING) -> tuple[CausalLMPolic
 
 
 @pytest.mark.parametrize("model_type", ["qwen2", "qwen3", "llama", "mistral"])
-def test_packed_rows_say_what_padded_rows_say(model_type: str) -> None:
+def test_packed_rows_give_what_padded_rows_give(model_type: str) -> None:
     inputs, actions, mask = conversation()
     packed, padded = both(tiny(model_type))
     one, other = packed.evaluate(inputs, actions, mask), padded.evaluate(inputs, actions, mask)
@@ -118,7 +118,7 @@ def test_a_soft_cap_of_scores_is_never_left_out(tmp_path: Path) -> None:
     assert random_causal_lm(tiny("mistral").config).config._attn_implementation == "sdpa"
 
 
-def test_responses_of_all_lengths_say_what_padded_rows_say() -> None:
+def test_responses_of_all_lengths_give_what_padded_rows_give() -> None:
     """Responses so uneven that they are laid out in several blocks."""
     inputs, actions, mask = conversation((12, 1, 40, 0, 21, 37))
     assert len(pack(inputs.prompt_ids, inputs.prompt_lengths, actions, inputs.response_lengths).blocks) == 3
@@ -149,7 +149,7 @@ def test_attention_of_a_cpu_is_in_32_bits_where_the_rest_is_in_16(monkeypatch: p
 def test_log_probabilities_are_those_of_a_plain_forward_pass() -> None:
     inputs, actions, mask = conversation()
     model = tiny()
-    said = CausalLMPolicy(copy.deepcopy(model), sampling=SAMPLING).evaluate(inputs, actions, mask).logprobs
+    logprobs = CausalLMPolicy(copy.deepcopy(model), sampling=SAMPLING).evaluate(inputs, actions, mask).logprobs
     for row in range(6):
         prompt = inputs.prompt_ids[row, : inputs.prompt_lengths[row]]
         response = actions[row, : inputs.response_lengths[row]]
@@ -157,12 +157,12 @@ def test_log_probabilities_are_those_of_a_plain_forward_pass() -> None:
             logits = model(torch.cat([prompt, response])[None]).logits[0] / SAMPLING.temperature
         for position, token in enumerate(response.tolist()):
             expected = logits[len(prompt) - 1 + position].log_softmax(-1)[token]
-            assert said[row, position].item() == pytest.approx(
+            assert logprobs[row, position].item() == pytest.approx(
                 expected.item() if mask[row, position] else 0.0, abs=3e-6
             )
 
 
-def test_a_row_says_the_same_alone_and_among_others() -> None:
+def test_a_row_gives_the_same_alone_and_among_others() -> None:
     inputs, actions, mask = conversation()
     policy = CausalLMPolicy(tiny(), sampling=SAMPLING)
     together = policy.evaluate(inputs, actions, mask).logprobs
@@ -175,14 +175,14 @@ def test_a_repetition_penalty_counts_prompt_and_response() -> None:
     inputs, actions, mask = conversation()
     sampling = SamplingParams(max_new_tokens=9, repetition_penalty=1.5)
     packed, padded = both(tiny(), sampling)
-    said = packed.evaluate(inputs, actions, mask).logprobs
-    torch.testing.assert_close(said, padded.evaluate(inputs, actions, mask).logprobs, atol=2e-6, rtol=1e-5)
+    logprobs = packed.evaluate(inputs, actions, mask).logprobs
+    torch.testing.assert_close(logprobs, padded.evaluate(inputs, actions, mask).logprobs, atol=2e-6, rtol=1e-5)
     with torch.no_grad():
         context = torch.cat([inputs.prompt_ids[0], actions[0, :2]])
         logits = padded.model(context[None]).logits[0, -1]
     seen = context.unique()
     logits[seen] = torch.where(logits[seen] > 0, logits[seen] / 1.5, logits[seen] * 1.5)
-    assert said[0, 2].item() == pytest.approx(logits.log_softmax(-1)[actions[0, 2]].item(), abs=3e-6)
+    assert logprobs[0, 2].item() == pytest.approx(logits.log_softmax(-1)[actions[0, 2]].item(), abs=3e-6)
 
 
 def test_values_come_from_the_state_that_predicts_the_position() -> None:
@@ -287,7 +287,7 @@ def test_the_exported_folder_loads_as_a_causal_language_model(tmp_path: Any) -> 
 
 
 def test_saving_and_loading_show_no_progress_bars(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A run shows its own progress; the bars of transformers come back for whoever uses it beside a run."""
+    """A run shows its own progress; the bars of transformers come back for other users of the process."""
     from transformers.utils import logging
 
     CausalLMPolicy(tiny("qwen2"), sampling=SAMPLING).save_pretrained(str(tmp_path))

@@ -88,7 +88,7 @@ def test_streams_are_uniform_and_independent_of_each_other() -> None:
     assert later.tolist() == numbers[3:4, 100:105].tolist()
 
 
-def test_stream_keys_tell_all_parts_apart() -> None:
+def test_stream_keys_separate_all_parts() -> None:
     parts = [
         (0, (1, 2), 3),
         (1, (0, 2), 3),
@@ -101,7 +101,7 @@ def test_stream_keys_tell_all_parts_apart() -> None:
     assert len({stream_key(*part) for part in parts}) == len(parts)
 
 
-def test_long_vocabularies_are_drawn_as_the_definition_says() -> None:
+def test_long_vocabularies_are_drawn_as_defined() -> None:
     """Several blocks, a last one that is not full, impossible tokens at the ends of blocks."""
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(200, 700, generator=generator)

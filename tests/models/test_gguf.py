@@ -136,14 +136,14 @@ def test_the_folder_answers_as_the_model_that_was_written(tmp_path: Path, capsys
     assert tokenizer.eos_token == "<|end|>"
 
 
-def test_digits_are_split_as_the_file_says(file: Path) -> None:
+def test_digits_are_split_as_the_file_states(file: Path) -> None:
     tokenizer = load_tokenizer(str(file))
     pieces = tokenizer.convert_ids_to_tokens(tokenizer.encode("ab  12", add_special_tokens=False))
     assert pieces == ["ab", "ĠĠ", "1", "2"], "GPT-2's own rules leave a single blank before the number"
 
 
 @pytest.mark.parametrize("begins", [False, True])
-def test_texts_begin_as_the_file_says(tmp_path: Path, begins: bool) -> None:
+def test_texts_begin_as_the_file_states(tmp_path: Path, begins: bool) -> None:
     write_gguf(tmp_path / "small.gguf", begins=begins)
     convert_gguf(tmp_path / "small.gguf", tmp_path / "folder")
     tokenizer = load_tokenizer(str(tmp_path / "folder"))
@@ -181,7 +181,7 @@ def test_a_run_takes_a_gguf_file(file: Path, tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "run" / "policy" / "model.safetensors").exists()
 
 
-def test_what_is_missing_is_said(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_named(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.gguf").write_text("hello")
     with pytest.raises(GGUFError, match="no GGUF file: it begins with b'hell'"):
         convert_gguf(tmp_path / "text.gguf", tmp_path / "out")

@@ -99,12 +99,12 @@ def test_pointers_of_git_lfs_are_named(saved: Path, tmp_path: Path) -> None:
     path = tmp_path / "model"
     shutil.copytree(saved, path)
     (path / "model.safetensors").write_bytes(POINTER)
-    sentence = f"{path} holds pointers of Git LFS in the place of model.safetensors: run `git lfs pull` there"
+    sentence = f"{path} holds pointers of Git LFS instead of model.safetensors: run `git lfs pull` there"
     assert without_weights(str(path)) == sentence
     with pytest.raises(PolicyError, match=r"no causal language model .*git lfs pull"):
         load_causal_lm(str(path))
     (path / "tokenizer.json").write_bytes(POINTER)
-    with pytest.raises(PolicyError, match=r"no tokenizer .* in the place of model\.safetensors and 1 more files"):
+    with pytest.raises(PolicyError, match=r"no tokenizer .* instead of model\.safetensors and 1 more files"):
         load_tokenizer(str(path))
 
 
@@ -135,7 +135,7 @@ def test_a_tensor_of_another_shape_is_named(saved: Path, tmp_path: Path) -> None
         load_causal_lm(path)
 
 
-def test_adapters_alone_and_beside_their_model_are_refused(saved: Path, tmp_path: Path) -> None:
+def test_adapters_alone_and_with_their_model_are_refused(saved: Path, tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     adapted = peft.get_peft_model(tiny("qwen2"), peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
     adapted.save_pretrained(tmp_path / "adapter")

@@ -96,7 +96,7 @@ def test_an_encoder_of_ones_own_serves_off_policy_algorithms_too(tmp_path):
         (["policy.name=mine:LinearPolicy", "algorithm.loss_type=td3"], "loss_type: td3 has networks of its own"),
     ],
 )
-def test_what_does_not_fit_is_said_before_the_run(setting, message):
+def test_what_does_not_fit_is_reported_before_the_run(setting, message):
     with pytest.raises(ConfigErrors, match=message):
         load("pendulum_ppo", ["policy.hidden_sizes=[64, 64]", *setting])
 

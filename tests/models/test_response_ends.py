@@ -27,10 +27,10 @@ def test_an_export_lists_what_was_taught_and_keeps_the_rest(tmp_path: Path) -> N
 
 
 def test_a_folder_that_declares_them_all_stays_as_it_is(tmp_path: Path) -> None:
-    place = folder(tmp_path, 1)
-    declare_ends([1], place)
-    assert not (place / "generation_config.json").exists()
-    declare_ends([1, 4], place)
-    before = (place / "generation_config.json").read_text()
-    declare_ends([4], place)
-    assert (place / "generation_config.json").read_text() == before
+    saved = folder(tmp_path, 1)
+    declare_ends([1], saved)
+    assert not (saved / "generation_config.json").exists()
+    declare_ends([1, 4], saved)
+    before = (saved / "generation_config.json").read_text()
+    declare_ends([4], saved)
+    assert (saved / "generation_config.json").read_text() == before

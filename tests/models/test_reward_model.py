@@ -74,30 +74,30 @@ def test_a_loaded_checkpoint_scores_as_its_library_does(tmp_path: Path, kind: st
     batch = examples()
     expected = []
     for row in range(batch.num_rows):
-        length, said = int(batch.inputs.prompt_lengths[row]), int(batch.inputs.response_lengths[row])
-        tokens = torch.cat([batch.inputs.prompt_ids[row, :length], batch.actions[row, :said]])[None]
+        length, answered = int(batch.inputs.prompt_lengths[row]), int(batch.inputs.response_lengths[row])
+        tokens = torch.cat([batch.inputs.prompt_ids[row, :length], batch.actions[row, :answered]])[None]
         logits = model(input_ids=tokens).logits[0]
         logits = logits[-1] if kind == "TokenClassification" else logits
         expected.append(logits[-1] - logits[0] if outputs == 2 else logits[0])
     loaded = RewardModel(load_reward_model(str(tmp_path)), pack_rows=packed)
-    said = loaded.evaluate(batch.inputs, batch.actions, batch.mask)
-    assert said.values is not None
-    close(said.values[batch.mask], torch.stack(expected), atol=1e-5, rtol=1e-5)
-    assert said.values[~batch.mask].eq(0).all()
+    output = loaded.evaluate(batch.inputs, batch.actions, batch.mask)
+    assert output.values is not None
+    close(output.values[batch.mask], torch.stack(expected), atol=1e-5, rtol=1e-5)
+    assert output.values[~batch.mask].eq(0).all()
 
 
 def test_labels_are_judged_by_their_cross_entropy() -> None:
     model = RewardModel(classifier("TokenClassification", 1))
     batch = examples()
-    said = model.evaluate(batch.inputs, batch.actions, batch.mask)
-    scores, labels = said.values[batch.mask], batch.inputs.labels[batch.mask]
-    close(-said.logprobs[batch.mask].mean(), torch.nn.functional.binary_cross_entropy_with_logits(scores, labels))
+    output = model.evaluate(batch.inputs, batch.actions, batch.mask)
+    scores, labels = output.values[batch.mask], batch.inputs.labels[batch.mask]
+    close(-output.logprobs[batch.mask].mean(), torch.nn.functional.binary_cross_entropy_with_logits(scores, labels))
     without = replace(batch.inputs, labels=None)
-    assert model.evaluate(without, batch.actions, batch.mask).values.equal(said.values)
+    assert model.evaluate(without, batch.actions, batch.mask).values.equal(output.values)
 
 
 @pytest.mark.slow
-def test_a_blank_head_says_nothing_until_it_has_learned() -> None:
+def test_a_blank_head_scores_zero_until_it_has_learned() -> None:
     from transformers import Qwen2ForCausalLM
 
     torch.manual_seed(1)
@@ -107,12 +107,12 @@ def test_a_blank_head_says_nothing_until_it_has_learned() -> None:
     learner.adopt(dict(policy.named_parameters()))
     close(model.model.model.embed_tokens.weight, policy.model.embed_tokens.weight, rtol=0, atol=0)
     batch = examples(rows=48)
-    asked, labels = batch.mask, batch.inputs.labels[batch.mask]
+    scored, labels = batch.mask, batch.inputs.labels[batch.mask]
     assert learner.evaluate(batch)[1].values.eq(0).all()
     for step in range(40):
         learner.update(batch, step=step)
-    order, said = learner.evaluate(batch)
-    found = judging_metrics(said.values[order.argsort()][asked], labels)
+    order, output = learner.evaluate(batch)
+    found = judging_metrics(output.values[order.argsort()][scored], labels)
     assert found["auc"] > 0.95
     assert found["loss"] < 0.4
 

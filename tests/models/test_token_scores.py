@@ -111,7 +111,7 @@ def _gradients_of(policy: CausalLMPolicy, output: PolicyOutput) -> dict[str, Ten
 
 
 @pytest.mark.parametrize("kind", ["tied", "untied", "lora", "padded"])
-def test_a_policy_says_and_learns_the_same_in_chunks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_evaluates_and_learns_the_same_in_chunks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = tiny("llama" if kind == "untied" else "qwen2")
     if kind == "lora":
         model = add_lora(model, rank=2, alpha=4, dropout=0.0, target_modules=["q_proj", "v_proj"], seed=0)
@@ -133,7 +133,7 @@ def test_a_policy_says_and_learns_the_same_in_chunks(kind: str, monkeypatch: pyt
 
 
 def test_whole_logits_are_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No linear layer is asked for more rows of logits than a chunk has."""
+    """No linear layer computes more rows of logits than a chunk has."""
     rows: list[int] = []
     plain = nn.functional.linear
 

@@ -19,7 +19,7 @@ from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import checkpoint_config
 from rlinf.models.packing import distinct_prompts
 from rlinf.models.vision.families import FAMILIES
-from rlinf.models.vision.features import PlaceError
+from rlinf.models.vision.features import FeatureCountError
 from rlinf.models.vision.reading import PictureReader, excluded_ids, picture_reader, stacked
 from rlinf.rollouts.text.imitation import ConversationEncoder, ImitationData
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
@@ -96,7 +96,7 @@ def test_log_probabilities_are_those_of_transformers_own_forward_pass(model_type
 
 @pytest.mark.parametrize("model_type", MODEL_TYPES)
 @pytest.mark.parametrize("session", [True, False])
-def test_sampler_and_learner_say_the_same(model_type: str, session: bool) -> None:
+def test_sampler_and_learner_give_the_same_logprobs(model_type: str, session: bool) -> None:
     tokenizer = tokenizer_of(model_type)
     model, reader = tiny_vision(model_type, tokenizer)
     renderer = PromptRenderer(tokenizer, reader=reader)
@@ -106,8 +106,8 @@ def test_sampler_and_learner_say_the_same(model_type: str, session: bool) -> Non
     sampling = replace(SAMPLING, ignore_eos=True, repetition_penalty=1.2)
     excluded = excluded_ids(model.config, tokenizer)
     requests = [
-        SampleRequest(place, renderer.prompt(text), 2, sampling, (place,), pictures=pictures[place])
-        for place, text in enumerate(texts)
+        SampleRequest(row, renderer.prompt(text), 2, sampling, (row,), pictures=pictures[row])
+        for row, text in enumerate(texts)
     ]
     sampler = HFSampler(
         copy.deepcopy(model), eos_token_ids=[1], pad_token_id=0, seed=0, generation_batch_size=8, max_model_len=128,
@@ -137,16 +137,16 @@ def test_a_picture_in_a_later_turn_is_read_where_it_stands() -> None:
     renderer = PromptRenderer(tokenizer, reader=reader)
     one, wide = picture(0), picture(2, 28, 56)
     prompt = renderer.prompt(marked(one) + WORDS)
-    said = [40, 41, renderer.turn_end, *renderer.continuation(marked(wide) + "red", after=renderer.turn_end), 42, 43]
+    answer = [40, 41, renderer.turn_end, *renderer.continuation(marked(wide) + "red", after=renderer.turn_end), 42, 43]
     policy = CausalLMPolicy(copy.deepcopy(model), sampling=SAMPLING, reader=reader)
     inputs = TextInputs(
-        torch.tensor([prompt]), torch.tensor([len(prompt)]), torch.tensor([len(said)]),
+        torch.tensor([prompt]), torch.tensor([len(prompt)]), torch.tensor([len(answer)]),
         pictures=picture_column([[one, wide]]),
     )  # fmt: skip
-    mask = torch.tensor([[token >= 0 for token in said]])
-    found = policy.evaluate(inputs, torch.tensor([said]), mask).logprobs[0]
-    logits = own_logits(model, reader, [*prompt, *said], [one, wide])[len(prompt) - 1 : -1].log_softmax(-1)
-    expected = logits.gather(1, torch.tensor(said).clamp(min=0)[:, None])[:, 0]
+    mask = torch.tensor([[token >= 0 for token in answer]])
+    found = policy.evaluate(inputs, torch.tensor([answer]), mask).logprobs[0]
+    logits = own_logits(model, reader, [*prompt, *answer], [one, wide])[len(prompt) - 1 : -1].log_softmax(-1)
+    expected = logits.gather(1, torch.tensor(answer).clamp(min=0)[:, None])[:, 0]
     torch.testing.assert_close(found[mask[0]], expected[mask[0]], atol=2e-5, rtol=1e-4)
 
 
@@ -213,14 +213,14 @@ def test_text_that_spells_a_placeholder_is_text_and_trains() -> None:
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in policy.parameters())
 
 
-def test_features_that_do_not_fit_the_places_are_an_error() -> None:
+def test_features_that_do_not_fit_the_pictures_are_an_error() -> None:
     tokenizer = tokenizer_of("qwen2_vl")
     model, reader = tiny_vision("qwen2_vl", tokenizer)
     renderer = PromptRenderer(tokenizer, reader=reader)
     uri = picture(0)
     inputs = replace(rows((marked(uri), [uri]), renderer=renderer), pictures=picture_column([[uri, uri]]))
     policy = CausalLMPolicy(model, sampling=SAMPLING, reader=reader)
-    with pytest.raises(PlaceError, match="4 feature tokens, and its 2 pictures have 8"):
+    with pytest.raises(FeatureCountError, match="4 feature tokens, and its 2 pictures have 8"):
         policy.evaluate(inputs, torch.full((1, 5), 7), torch.ones(1, 5, dtype=torch.bool))
 
 
@@ -250,8 +250,8 @@ def processor_ids(model_type: str, tokenizer: Any, reader: PictureReader, chat: 
         whole = object.__new__(getattr(module, f"{name}Processor"))
         whole.image_token, whole.image_processor = "<|image_pad|>", processor
         given = processor(images=images, return_tensors="np")
-        for place in range(len(images)):
-            chat = chat.replace("<|image_pad|>", whole.replace_image_token(given, place).replace("pad", "PAD"), 1)
+        for index in range(len(images)):
+            chat = chat.replace("<|image_pad|>", whole.replace_image_token(given, index).replace("pad", "PAD"), 1)
         return tokenizer.encode(chat.replace("PAD", "pad"), add_special_tokens=False)
     if model_type == "idefics3":
         from transformers import Idefics3Processor
@@ -263,17 +263,17 @@ def processor_ids(model_type: str, tokenizer: Any, reader: PictureReader, chat: 
         whole.image_seq_len = 4
         given = processor(images=[images], return_row_col_info=True, return_tensors="np")
         parts = chat.split("<image>")
-        for place in range(len(images)):
-            parts[place] += whole.replace_image_token(given, place)
+        for index in range(len(images)):
+            parts[index] += whole.replace_image_token(given, index)
         return tokenizer.encode("".join(parts), add_special_tokens=False)
     if model_type == "smolvlm":
         from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
         given = processor(images=[images], return_row_col_info=True, return_tensors="np")
         parts = chat.split("<image>")
-        for place, (row, column) in enumerate(zip(given["rows"][0], given["cols"][0], strict=True)):
+        for index, (row, column) in enumerate(zip(given["rows"][0], given["cols"][0], strict=True)):
             marks = ("<fake_token_around_image>", "<image>", "<global-img>")
-            parts[place] += get_image_prompt_string(row, column, 4, *marks)
+            parts[index] += get_image_prompt_string(row, column, 4, *marks)
         return tokenizer.encode("".join(parts), add_special_tokens=False)
     from transformers import LlavaProcessor
 
@@ -324,8 +324,8 @@ def test_everything_keyed_by_a_prompt_is_keyed_by_its_pictures() -> None:
     # The same stream: only the pictures can make the responses' log-probabilities differ.
     done = sampler.sample(
         [
-            SampleRequest(place, ids, 1, forced, (7,), pictures=(uri,))
-            for place, (ids, uri) in enumerate(zip(prompts, uris, strict=True))
+            SampleRequest(row, ids, 1, forced, (7,), pictures=(uri,))
+            for row, (ids, uri) in enumerate(zip(prompts, uris, strict=True))
         ]
     )
     assert done[0].logprobs == done[2].logprobs
@@ -337,9 +337,9 @@ def test_conversations_with_pictures_are_imitated() -> None:
     tokenizer = tokenizer_of("qwen2_vl")
     model, reader = tiny_vision("qwen2_vl", tokenizer)
     uris = [picture(0), picture(1), picture(2)]
-    asked = [{"type": "image", "url": uris[0]}, {"type": "text", "text": "Which?"}]
+    question = [{"type": "image", "url": uris[0]}, {"type": "text", "text": "Which?"}]
     messages = [
-        {"role": "user", "content": asked},
+        {"role": "user", "content": question},
         {"role": "assistant", "content": "red"},
         {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "And this?"}]},
         {"role": "assistant", "content": "blue"},

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlinf.data.messages import WeightUpdate
 from rlinf.models import weight_digest
-from rlinf.models.weight_digest import DigestRequest, SentWeights, asked_of, differences, held_digests
+from rlinf.models.weight_digest import DigestRequest, SentWeights, differences, digest_requests, held_digests
 from rlinf.models.weight_update import WeightTaker
 
 Named = dict[str, Tensor]
@@ -25,7 +25,7 @@ def named(seed: int = 0) -> Named:
 
 def found(sent: SentWeights, held: Named) -> list[str]:
     digests = sent.digests()
-    return differences(digests, held_digests(held.items(), asked_of(digests)))
+    return differences(digests, held_digests(held.items(), digest_requests(digests)))
 
 
 def one_bit(tensor: Tensor) -> Tensor:
@@ -87,15 +87,15 @@ def test_a_small_tensor_has_the_digest_that_torch_reads(
 ) -> None:
     words = torch.randint(-(2**63), 2**63 - 1, (size,), generator=torch.Generator().manual_seed(size))
     tensor = words if dtype == torch.int64 else words.to(dtype)
-    asked = {"it": DigestRequest(5, whole=True)}
-    by_numpy = held_digests([("it", tensor)], asked)["it"]
+    requests = {"it": DigestRequest(5, whole=True)}
+    by_numpy = held_digests([("it", tensor)], requests)["it"]
     monkeypatch.setattr(weight_digest, "_SMALL", -1)
-    by_torch = held_digests([("it", tensor)], asked)["it"]
+    by_torch = held_digests([("it", tensor)], requests)["it"]
     assert by_numpy.bits == by_torch.bits
     assert by_numpy.numbers.tolist() == by_torch.numbers.tolist()
 
 
-def test_sampled_places_move_with_the_version() -> None:
+def test_sampled_positions_move_with_the_version() -> None:
     """Where the sums cannot be compared, one wrong number is found in time."""
     whole = {"w": torch.randn(40, 40, generator=torch.Generator().manual_seed(1))}
     wrong = {"w": whole["w"].bfloat16()}
@@ -140,7 +140,7 @@ def test_what_stays_where_it_is_costs_no_second_sum() -> None:
     sent = SentWeights()
     sent.add(WeightUpdate(1, named()))
     sent.add(WeightUpdate(2, {"norm": torch.ones(12)}, partial=True))
-    wanted = asked_of(sent.digests())
+    wanted = digest_requests(sent.digests())
     assert wanted["norm"] == DigestRequest(2, True, (12,))
     assert wanted["embed"] == DigestRequest(1, False, (50, 12))
     assert found(sent, {**named(), "norm": torch.ones(12)}) == []

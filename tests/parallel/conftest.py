@@ -1,4 +1,4 @@
-"""The gang of processes; modules beside the tests are imported by their short names."""
+"""The gang of processes; modules of this folder are imported by their short names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 from learner_gang import Gang
 
-# Looked for, not imported: the import hook of rlinf.learners.megatron.cpu has to come first.
+# Found, not imported: the import hook of rlinf.learners.megatron.cpu has to come first.
 # All but the tests of FSDP need it.
 collect_ignore_glob = [] if importlib.util.find_spec("megatron") else ["test_[!f]*.py"]
 

@@ -52,7 +52,7 @@ def test_log_probabilities_and_updates_are_those_of_the_torch_learner(gang: Gang
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["experts 2", pytest.param("tensor 2, data 2, experts 4", marks=pytest.mark.slow)])
 def test_ranks_that_have_their_own_rows_alone_learn_the_same(gang: Gang, name: str) -> None:
-    """All run as many micro-batches as the rank that has most, of which each knows the number alone."""
+    """All run as many micro-batches as the rank that has most, whose number each rank has alone."""
     layout, ranks = LAYOUTS[name]
     stage = make_stage(epochs=2, minibatches=3)
     for metrics, weights in gang.run(jobs.train_on_own_rows, layout, stage, FAMILY, ranks=ranks):
@@ -122,7 +122,7 @@ def test_an_export_is_what_transformers_loads(gang: Gang, tmp_path: Path) -> Non
 
 def test_one_product_for_all_experts_is_the_same(gang: Gang) -> None:
     """What GPUs compute, here in float32: outputs and gradients against one expert after another."""
-    (apart, together), gradients = gang.run(jobs.grouped_experts, ranks=1)[0]
-    torch.testing.assert_close(together, apart, atol=1e-5, rtol=1e-5)
+    (one_by_one, together), gradients = gang.run(jobs.grouped_experts, ranks=1)[0]
+    torch.testing.assert_close(together, one_by_one, atol=1e-5, rtol=1e-5)
     for one, other in gradients:
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)

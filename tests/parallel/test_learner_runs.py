@@ -74,7 +74,7 @@ def test_three_steps_give_the_same_metrics(tmp_path: Path, dense: list[dict[str,
 @pytest.mark.slow
 @pytest.mark.megatron
 def test_experts_that_sleep_while_samplers_answer(tmp_path: Path) -> None:
-    """Over two ranks, with weights that travel in parts; the log says what moved."""
+    """Over two ranks, with weights that travel in parts; the log shows what moved."""
     wanted = metrics(tmp_path / "torch", {}, EXPERTS)
     learner = {"backend": "megatron", "num_workers": 2, "megatron": {"expert_parallel": 2}, **SLEEPER}
     assert_same(metrics(tmp_path / "other", learner, EXPERTS), wanted)

@@ -66,7 +66,7 @@ def torch_learner(stage: Stage, family: str = "qwen2") -> TorchLearner:
 
 def expected(stage: Stage, steps: int, family: str) -> tuple[Any, list[Metrics], dict[str, Tensor]]:
     learner, batch = torch_learner(stage, family), make_batch()
-    with torch.no_grad():  # of the policy itself: the torch learner leaves out the entropy where nobody reads it
+    with torch.no_grad():  # of the policy itself: the torch learner leaves out the entropy if it is not read
         evaluated = torch.arange(batch.num_rows), learner.policy.evaluate(batch.inputs, batch.actions, batch.mask)
     metrics = [jobs.take_step(learner, step) for step in range(steps)]
     return evaluated, metrics, dict(learner.weights(version=1).tensors)

@@ -1,4 +1,4 @@
-"""What the megatron learner does not cover is an error before anything is built, and the error says what to change."""
+"""What the megatron learner does not cover is an error before anything is built, and the error names what to change."""
 
 from __future__ import annotations
 

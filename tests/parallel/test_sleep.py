@@ -40,7 +40,7 @@ def test_everything_sleeps(gang: Gang, layout: MegatronConfig | None, dtype: tor
 
 
 def test_the_optimiser_alone(gang: Gang) -> None:
-    """Weights stay, so that they can be asked for without a copy."""
+    """Weights stay, so that they can be requested without a copy."""
     for _, _, sizes in gang.run(
         jobs.sleep_between_steps, TENSOR, OffloadConfig(optimizer=True), torch.bfloat16, "qwen2", ranks=2
     ):

@@ -1,4 +1,4 @@
-"""The real weights in Megatron and FSDP: they come back bit for bit, and say of real text what transformers says."""
+"""The real weights in Megatron and FSDP: unchanged bit for bit, with the log-probabilities of transformers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAYOUTS = {"pipeline 2": MegatronConfig(pipeline_parallel=2), "data 2": Megatron
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_layouts_keep_the_weights_and_say_the_same(gang: Gang, name: str) -> None:
+def test_layouts_keep_the_weights_and_the_logprobs(gang: Gang, name: str) -> None:
     """Log-probabilities within 5e-4 in float32."""
     answers = gang.run(jobs.evaluate_real, LAYOUTS[name], ranks=2)
     _, _, differing, count = answers[0]

@@ -59,7 +59,9 @@ def test_sampled_logprobs_are_the_learners(gang: Gang, folder: Path, sampler: Vl
     layout = LAYOUTS[name]
     parts = gang.run(jobs.trained_parts, layout, folder, BUCKET, ranks=2)[0]
     assert len(parts) > 3
-    prompts = [tuple(2 + (7 * row + 3 * place) % (VOCABULARY - 2) for place in range(row + 1)) for row in range(6)]
+    prompts = [
+        tuple(2 + (7 * row + 3 * position) % (VOCABULARY - 2) for position in range(row + 1)) for row in range(6)
+    ]
     requests = [SampleRequest(row, ids, 2, SAMPLING, (row,)) for row, ids in enumerate(prompts)]
     sampler.load(WeightUpdate(1, {key: value.detach() for key, value in original().named_parameters()}))
     stale = sampler.sample(requests)

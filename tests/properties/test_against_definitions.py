@@ -69,7 +69,7 @@ def test_one_number_for_a_row(rule, seed):
 
 @few
 @given(seed=seeds)
-def test_terms_that_are_normalised_apart(seed):
+def test_terms_that_are_normalised_separately(seed):
     names = ("rewards", "mask", "group_ids", "reward_terms", "reward_weights")
     columns = {name: column for name, column in rollout(seed).items() if name in names}
     found = compute_advantages("gdpo", **columns).advantages

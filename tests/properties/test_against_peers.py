@@ -18,7 +18,7 @@ BETA = 0.04
 
 
 class OneProcess:
-    """As much of an accelerator as TRL's loss asks for."""
+    """As much of an accelerator as TRL's loss uses."""
 
     num_processes = 1
 

@@ -147,21 +147,21 @@ def test_an_episode_is_evaluated_as_its_decisions_at_every_level(reward, logprob
             entropy_type=entropy,
         )
         observation = torch.linspace(-1, 1, 6).view(6, 1)
-        actions, said, _ = decide(policy, {"observation": observation}, seed=1)
+        actions, output, _ = decide(policy, {"observation": observation}, seed=1)
         parts = policy.granularity.positions_per_decision
         mask = torch.ones(2, 3 * parts, dtype=torch.bool)
         out = policy.evaluate(
             ObservationInputs({"observation": observation.view(2, 3, 1)}), actions.view(2, 3, 4), mask
         )
         for name in ("logprobs", "entropy", "values"):
-            close(getattr(out, name).flatten(), getattr(said, name).flatten())
+            close(getattr(out, name).flatten(), getattr(output, name).flatten())
         if reward == "chunk_level":
             chunk = build(Counting.observation_space, Counting.action_space)
             chunk.load_state_dict(policy.state_dict())
             whole = chunk.evaluate(
                 ObservationInputs({"observation": observation[:, None]}), actions[:, None], torch.ones(6, 1).bool()
             )
-            close(said.logprobs.view(6, -1).sum(1), whole.logprobs[:, 0])
+            close(output.logprobs.view(6, -1).sum(1), whole.logprobs[:, 0])
 
 
 def test_what_was_not_carried_out_is_in_no_log_probability():
@@ -214,7 +214,7 @@ def test_micro_batches_do_not_change_the_gradient(reward, logprob, agg):
 
 
 def test_the_critics_error_is_a_mean_over_values_not_over_the_parts_that_share_them():
-    """A chunk cut after its first action has half the parts of the others, and the same say in the critic's error."""
+    """A chunk cut after its first action has half the parts of the others, and equal weight in the critic's error."""
     errors = []
     for level in LEVELS:
         batch, policy = collected(logprob_type=level)

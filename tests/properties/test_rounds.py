@@ -86,7 +86,7 @@ def test_positions_are_a_function_of_step_and_round_and_cover_each_epoch() -> No
     assert order.tasks(20, 10, round=1) != order.tasks(20, 10)
 
 
-def test_dropped_prompts_move_the_position_and_a_checkpoint_knows_them() -> None:
+def test_dropped_prompts_move_the_position_and_a_checkpoint_has_them() -> None:
     class Long(Echo):
         def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
             return [("x" * 300 if task % 5 == 0 else f"task {task}") for task in task_ids]

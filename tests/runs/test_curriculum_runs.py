@@ -46,8 +46,8 @@ def test_a_measure_that_the_tasks_do_not_have_is_refused_before_training(tmp_pat
 @pytest.mark.parametrize(
     ("curriculum", "words"),
     [
-        ({}, "nothing says when harder tasks come"),
-        ({"steps": 2, "accuracy": 0.5}, "both say when harder tasks come"),
+        ({}, "nothing sets when harder tasks come"),
+        ({"steps": 2, "accuracy": 0.5}, "both set when harder tasks come"),
         ({"steps": 2, "start": 0.0}, "above 0"),
     ],
 )

@@ -81,7 +81,7 @@ def test_check_counts_the_memory_of_routes(tmp_path: Path) -> None:
     ("sections", "words"),
     [
         ({"policy": {"architecture": {**MOE, "model_type": "qwen2"}}}, "the policy has no experts"),
-        ({"rollout": {"sampler": "auto"}}, "auto does not say which experts a token was sent to"),
+        ({"rollout": {"sampler": "auto"}}, "auto does not return the experts of a token"),
         (
             {"learner": {"backend": "megatron", "megatron": {"recompute": "full"}}},
             "recomputed layers are computed after",

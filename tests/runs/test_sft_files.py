@@ -274,7 +274,7 @@ def test_epochs_are_counted_in_steps_and_kept_so(tmp_path: Path) -> None:
     assert (kept["steps"], kept["epochs"]) == (-(-rows // 8), None)
     run(loaded(made), report=False)  # the same file is the same run
     made["sft"]["steps"] = 3
-    with pytest.raises(ConfigErrors, match="both say how long"):
+    with pytest.raises(ConfigErrors, match="both set the length"):
         loaded(made)
     made["sft"] = {"epochs": 1}
     with pytest.raises(ConfigErrors, match="counts passes over"):

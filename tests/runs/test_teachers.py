@@ -265,7 +265,7 @@ def test_another_tokenizer_is_refused(
                 "teacher": {"past_policy": "average"},
                 "algorithm": {"adv_type": "grpo", "opd_coef": 0.1, "kl_beta": 0.1, "ref_update_every": 2},
             },
-            "takes the place of the reference policy",
+            "replaces the reference policy",
         ),
         ({"teacher": {"base_url": "http://x/v1"}, "rollout": {"temperature": 0.7}}, "at temperature 1, not 0.7"),
     ],

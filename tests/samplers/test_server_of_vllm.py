@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from vllm_server import VllmServer, save_word_tokenizer, served
 
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams, WeightUpdate
-from rlinf.models.weight_digest import SentWeights, asked_of, differences
+from rlinf.models.weight_digest import SentWeights, differences, digest_requests
 from rlinf.models.weight_update import WeightLayout
 from rlinf.samplers.server import ServerSampler
 from rlinf.samplers.server_http import ServerError
@@ -94,11 +94,11 @@ def test_weights_are_read_back(server: VllmServer, model: PreTrainedModel) -> No
     sampler, sent = connect(server, model), SentWeights()
     perturb(model, 4)
     sent.add(WeightUpdate(3, {name: p.detach() for name, p in model.named_parameters()}))
-    stale = sampler.held_digests(asked_of(sent.digests()))
+    stale = sampler.held_digests(digest_requests(sent.digests()))
     assert not isinstance(stale, str)
     assert len(differences(sent.digests(), stale)) == len(sent.digests())
     push(sampler, model, 3)
-    held = sampler.held_digests(asked_of(sent.digests()))
+    held = sampler.held_digests(digest_requests(sent.digests()))
     assert not isinstance(held, str)
     assert None not in held.values()
     assert differences(sent.digests(), held) == []

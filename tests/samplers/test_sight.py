@@ -9,7 +9,7 @@ from vision_models import picture, tiny_vision, tokenizer_of
 
 from rlinf.data.pictures import address, as_data, marked, opened
 from rlinf.models.vision.families import FAMILIES
-from rlinf.models.vision.features import PlaceError
+from rlinf.models.vision.features import FeatureCountError
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.sight import picture_spans, with_placeholders
 
@@ -36,7 +36,7 @@ def test_features_of_other_pictures_are_an_error() -> None:
     ids = PromptRenderer(tokenizer, reader=reader).prompt(marked(picture(0)) + "Which?")
     ((start, end),) = picture_spans(ids, [picture(0)], reader)
     assert list(ids[start:end]) == [token for token in ids if token < 0]
-    with pytest.raises(PlaceError, match=r"4 feature tokens, and its pictures have \[8\]"):
+    with pytest.raises(FeatureCountError, match=r"4 feature tokens, and its pictures have \[8\]"):
         picture_spans(ids, [picture(0, 28, 56)], reader)
 
 

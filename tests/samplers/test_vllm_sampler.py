@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.interfaces import Sampler
-from rlinf.models.weight_digest import SentWeights, asked_of, differences
+from rlinf.models.weight_digest import SentWeights, differences, digest_requests
 from rlinf.models.weight_update import WeightUpdateError
 from rlinf.samplers.vllm import EngineDiedError, VllmSampler
 from rlinf.samplers.vllm_cache import cpu_block
@@ -77,7 +77,7 @@ def unlike(sampler: VllmSampler, sent: dict[str, torch.Tensor], version: int) ->
     """The weights that the engine computes with otherwise than they were sent."""
     digests = SentWeights()
     digests.add(WeightUpdate(version, sent))
-    held = sampler.held_digests(asked_of(digests.digests()))
+    held = sampler.held_digests(digest_requests(digests.digests()))
     assert None not in held.values()
     return differences(digests.digests(), held)
 

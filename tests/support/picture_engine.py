@@ -17,7 +17,7 @@ from rlinf.data.pictures import marked
 from rlinf.interfaces import Sampler
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.vision.reading import excluded_ids, save_processor
-from rlinf.models.weight_digest import SentWeights, asked_of, differences
+from rlinf.models.weight_digest import SentWeights, differences, digest_requests
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.sight import Sight
 from rlinf.schema.rollout import VllmConfig
@@ -95,7 +95,7 @@ class Pictured:
         found["excluded_drawn"] = int(torch.isin(drawn, torch.tensor(self.sight.excluded)).sum())
         sent = SentWeights()
         sent.add(self.weights(1))
-        held: Any = sampler.held_digests(asked_of(sent.digests()))
+        held: Any = sampler.held_digests(digest_requests(sent.digests()))
         found["unread"] = sorted(name for name, one in held.items() if one is None)
         found["unlike"] = differences(sent.digests(), {name: one for name, one in held.items() if one is not None})
         return found

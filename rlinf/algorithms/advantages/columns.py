@@ -165,7 +165,7 @@ def _by_turn(x: AdvantageColumns) -> _Segments | None:
     if acted is not x.mask and not x.mask.equal(acted & kept[:, None]):
         return None
     assert x.anchor_ids is not None
-    turns = _Places.of(acted, x.anchor_ids >= 0)
+    turns = _TurnPositions.of(acted, x.anchor_ids >= 0)
     if turns is None:
         return None
     rewards = turns.at_ends(x.rewards)
@@ -187,7 +187,7 @@ def _by_turn(x: AdvantageColumns) -> _Segments | None:
 
 
 @dataclass(frozen=True)
-class _Places:
+class _TurnPositions:
     """Positions of N turns in rows of T tokens, U turns at most. A turn goes on to the next one's beginning."""
 
     acted: Tensor
@@ -208,7 +208,7 @@ class _Places:
     @classmethod
     def of(cls, acted: Tensor, begins: Tensor) -> Self | None:
         """None if that saves nothing, or valid tokens come before the first turn."""
-        rows, first = _true_places(acted & begins)
+        rows, first = _true_positions(acted & begins)
         seen = acted.cumsum(dim=1, dtype=torch.int32)
         total = seen[:, -1:]
         counts = torch.bincount(rows, minlength=len(acted))
@@ -235,7 +235,7 @@ class _Places:
         A column [B] is returned as it is."""
         if column.ndim == 1:
             return column
-        row, position = _true_places(self.acted & (column if column.dtype == torch.bool else column != 0))
+        row, position = _true_positions(self.acted & (column if column.dtype == torch.bool else column != 0))
         width = column.shape[1]
         indices = torch.searchsorted(self.rows * width + self.first, row * width + position, right=True) - 1
         turn = self.number[indices]
@@ -246,7 +246,7 @@ class _Places:
         return numbers
 
 
-def _true_places(flags: Tensor) -> tuple[Tensor, Tensor]:
+def _true_positions(flags: Tensor) -> tuple[Tensor, Tensor]:
     """Row and position, int64 [N] each, where ``flags`` [B, T] are true. A few in many are found faster by numpy."""
     result = torch.from_numpy(np.flatnonzero(flags.cpu().numpy())).to(flags.device)
     return result // flags.shape[1], result % flags.shape[1]

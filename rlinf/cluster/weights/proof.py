@@ -9,7 +9,7 @@ from rlinf.base.errors import OtherPolicy
 from rlinf.cluster.api import WorkerGroup
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.data.messages import Metrics
-from rlinf.models.weight_digest import DigestRequest, Digests, TensorDigest, asked_of, differences, listed
+from rlinf.models.weight_digest import DigestRequest, Digests, TensorDigest, differences, digest_requests, listed
 
 
 class WeightsNotHeld(OtherPolicy):
@@ -53,7 +53,7 @@ class WeightProof:
         }
         if not self._sent:
             raise self._error(["the learner has sent none"])
-        self._requests = asked_of(self._sent)
+        self._requests = digest_requests(self._sent)
         answers = receivers.call("held_digests", self._requests)
         problems = [text for rank, held in enumerate(answers) if (text := self._problem(rank, held))]
         if problems:

@@ -64,5 +64,5 @@ def _check_verifiers(context: Context) -> None:
     for name in env.kwargs:
         if name not in _VERIFIERS:
             meant = nearest(name, _VERIFIERS)
-            fix = f"Did you mean {meant[0]}?" if meant else f"It knows {', '.join(_VERIFIERS)}."
-            context.error("env.kwargs", f"env.kwargs.{name}: {env.id} knows no {name}.", fix)
+            fix = f"Did you mean {meant[0]}?" if meant else f"It has {', '.join(_VERIFIERS)}."
+            context.error("env.kwargs", f"env.kwargs.{name}: {env.id} has no {name}.", fix)

@@ -196,7 +196,7 @@ def _check_correction(context: Context) -> None:
             fix = f"Set {section}.level: token, or a preset."
             context.unread(f"{section}.{name}", "is not read without a level.", fix)
     if correction.reject_above is None:
-        fix = f"Set {section}.reject_above: 0.05, say."
+        fix = f"Set {section}.reject_above: 0.05, for example."
         context.unread(f"{section}.reject_by", "is not read without reject_above.", fix)
     if correction.level != "none" and correction.floor >= correction.cap:
         message = f"{section}.floor {correction.floor:g} is not below cap {correction.cap:g}: no weight fits."
@@ -273,7 +273,7 @@ def _check_difficulty(context: Context) -> None:
     if low >= high:
         message = f"algorithm.difficulty_low_threshold {low} is not below difficulty_high_threshold {high}."
         key = "algorithm.difficulty_low_threshold"
-        context.error(key, message, "No group would stay: take 0.1 and 0.95, say.", at=(key,))
+        context.error(key, message, "No group would stay: take 0.1 and 0.95, for example.", at=(key,))
 
 
 def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:

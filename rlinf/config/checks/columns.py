@@ -22,7 +22,7 @@ def check_columns(context: Context) -> None:
         and env.id.startswith(_OURS)
         and not env.kwargs.get("steps")
     ):
-        message = f"{chosen} needs a score for each step of a response, and the environment was asked for none."
+        message = f"{chosen} needs a score for each step of a response, and the environment gives none."
         fix = "Set env.kwargs.steps: {scorer: arithmetic}, or {scorer: 'module:name'} for a scorer of your own."
         context.error("algorithm.adv_type", message, fix)
     if "greedy_rewards" in entry.needs:
@@ -74,7 +74,7 @@ def check_critic(context: Context) -> None:
         return
     advantage, loss = catalog.estimator(algorithm.adv_type), catalog.loss(algorithm.loss_type)
     estimator_needs, loss_trains = "values" in advantage.needs, "values" in loss.needs
-    # An actor-critic always has one, and a policy of somebody's own says it by its values.
+    # An actor-critic always has one; a policy class of the user's has one if it returns values.
     if policy.name != "actor_critic" and ":" not in policy.name:
         if (estimator_needs or loss_trains) and not policy.value_head:
             who = f"adv_type: {algorithm.adv_type}" if estimator_needs else f"loss_type: {algorithm.loss_type}"

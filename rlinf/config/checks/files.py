@@ -13,7 +13,7 @@ from rlinf.config.derived import is_text
 from rlinf.config.problems import Origin
 from rlinf.models.checkpoint_files import without_weights
 
-# What the hub calls a repository: one owner, one name. Whether it exists is for the download to say.
+# The hub's names of repositories: one owner, one name. Whether it exists, the download shows.
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _FETCHED = {"models/smollm2": "SmolLM2-135M-Instruct, a download of 93 MB, from the root of the repository"}
 """Folders that `make` makes."""
@@ -33,7 +33,7 @@ def check_files(context: Context) -> None:
         "policy.vla.language.path": config.policy.vla.language.path,
         "policy.vla.vision.path": config.policy.vla.vision.path,
     }
-    own_class = ":" in config.policy.name  # of the user's, which knows its files itself
+    own_class = ":" in config.policy.name  # of the user's, which checks its files itself
     for key, path in models.items():
         context.run(_exists, key, path)
         if not (own_class and key == "policy.path"):
@@ -58,10 +58,10 @@ def _exists(context: Context, key: str, written: object, on_hub: bool = True) ->
         if not isinstance(path, str) or file_and_split(path)[0].expanduser().exists():
             continue
         hub_name = _HUB_NAME.fullmatch(path) and not path.endswith(_DATA_SUFFIXES) and path not in _FETCHED
-        if on_hub and hub_name and not _looks_local(path):
+        if on_hub and hub_name and not _is_local(path):
             continue
         location = file_and_split(path)[0]
-        fix = _made_by(location, context.place(key)) or near_path(location.expanduser())
+        fix = _made_by(location, context.origin_of(key)) or near_path(location.expanduser())
         context.error(key, f"{key}: {path} does not exist.", fix)
 
 
@@ -74,13 +74,13 @@ def _has_weights(context: Context, key: str, path: str | None) -> None:
     if Path(path).expanduser().is_file():
         fix = f"Write {Path(path).parent}."
     elif key == "policy.path" and is_text(context.config):
-        fix += " Random weights of its shape are made by policy.architecture, in the place of policy.path."
+        fix += " Random weights of its shape are made by policy.architecture, instead of policy.path."
     elif key == "policy.path":
         fix = "Name the folder that a run has exported: RUN/policy."
     context.error(key, f"{key}: {wrong}.", f"Did you mean {exported}?" if exported.expanduser().is_dir() else fix)
 
 
-def _looks_local(path: str) -> bool:
+def _is_local(path: str) -> bool:
     """Return whether a path is a folder, not a repository.
 
     ``models/tiny`` next to an existing folder ``models`` is a missing folder."""

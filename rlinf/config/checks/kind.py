@@ -50,7 +50,7 @@ def _check_module(context: Context) -> None:
         return
     if not installed(top) and not Path(f"{top}.py").exists() and not Path(top).is_dir():
         message = f"env.id: there is no module {top} here{nearest_module(top)}."
-        extra, file = simulator_extra(env.id), Path(context.places.get("env.id", context.source).file)
+        extra, file = simulator_extra(env.id), Path(context.origins.get("env.id", context.source).file)
         # A run's own copy lies below the folder that the run was started in.
         near = (folder / name for folder in file.parents for name in (f"{top}.py", f"{top}/__init__.py"))
         module_file = next((path for path in near if path.exists()), None)

@@ -98,12 +98,12 @@ def _check_class(context: Context, key: str, name: str, section: str, options: M
     lacks = _lacking_methods(kind) if key == "policy.name" else []
     if lacks:
         message = f"{key}: {name} lacks {', '.join(lacks)}, which every policy of a simulator has."
-        _refuse(context, key, message, "rlinf.interfaces.ActingPolicy says what each is for.")
+        _refuse(context, key, message, "rlinf.interfaces.ActingPolicy documents each.")
     if key == "policy.name" and context.config.env.num_action_chunks > 1 and "num_action_chunks" not in known:
         message = f"env.num_action_chunks: {name} takes no option num_action_chunks: it decides on single actions."
         context.error("env.num_action_chunks", message, "Set it to 1.")
-    asked = [parameter for parameter in known.values() if parameter.name not in _GIVEN_BY_THE_RUN]
-    context.run(_check_options, key, name, section, options, asked, kind.__init__)
+    configurable = [parameter for parameter in known.values() if parameter.name not in _GIVEN_BY_THE_RUN]
+    context.run(_check_options, key, name, section, options, configurable, kind.__init__)
 
 
 def _refuse(context: Context, key: str, message: str, fix: str) -> None:

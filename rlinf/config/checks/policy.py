@@ -86,7 +86,7 @@ def _check_origin(context: Context) -> None:
         why = f"is not read: policy.path ({policy.path}) brings its own."
         context.unread("policy.architecture", why, "Keep one: policy.architecture=null takes it out.")
     elif policy.architecture and "model_type" not in policy.architecture:
-        message = "policy.architecture does not say which architecture it is."
+        message = "policy.architecture does not name its model_type."
         context.error("policy.architecture", message, "Add model_type: qwen2 (or qwen3, llama).")
 
 

@@ -23,7 +23,7 @@ def check_reward_model(context: Context) -> None:
                 context.unread(key, "is not read without a reward model.", fix)
         return
     if config.path is None and not config.fit_batches:
-        message = "reward_model: without a path its head knows nothing, and reward_model.fit_batches is 0."
+        message = "reward_model: without a path its head is untrained, and reward_model.fit_batches is 0."
         fix = "Set reward_model.fit_batches: 8, for example, or reward_model.path."
         context.error("reward_model.fit_batches", message, fix, at=("reward_model.path",))
     if not config.fit_batches and not config.refresh_every:
@@ -35,7 +35,7 @@ def check_reward_model(context: Context) -> None:
             why = "is not read without reward_model.refresh_every."
             context.unread(f"reward_model.{name}", why, "Set reward_model.refresh_every: 10.")
     if config.fresh_batches and context.config.rollout.staleness:
-        message = "reward_model.fresh_batches asks samplers that are busy with the next batch (rollout.staleness)."
+        message = "reward_model.fresh_batches needs samplers that are busy with the next batch (rollout.staleness)."
         fix = "Set rollout.staleness: 0, or fresh_batches: 0."
         context.error("reward_model.fresh_batches", message, fix)
     context.run(_check_pairs)
@@ -64,5 +64,5 @@ def _check_readers(context: Context) -> None:
         context.error("algorithm.dynamic_sampling", message, "Take it out, or filter_rewards instead.")
     if "greedy_rewards" in columns_of(algorithm.adv_type):
         message = f"adv_type: {algorithm.adv_type} compares with the environment's reward of the greedy response,"
-        message += " which nobody scores."
+        message += " which is not scored."
         context.error("algorithm.adv_type", message, "Choose adv_type: rloo.")

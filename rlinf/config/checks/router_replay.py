@@ -25,7 +25,7 @@ def check_router_replay(context: Context) -> None:
     if config.rollout.sampler == "vllm":
         _check_engine(context)
     elif config.rollout.sampler != "hf":
-        message = f"{KEY}: rollout.sampler: {config.rollout.sampler} does not say which experts a token was sent to."
+        message = f"{KEY}: rollout.sampler: {config.rollout.sampler} does not return the experts of a token."
         context.error("rollout.sampler", message, "Set rollout.sampler: hf, or vllm where it samples on a GPU.")
     if config.learner.backend == "megatron" and config.learner.megatron.recompute != "none":
         message = f"{KEY}: recomputed layers are computed after the experts of their micro-batch are forgotten."

@@ -20,7 +20,7 @@ def check_run(context: Context) -> None:
     name = context.config.run.name
     if name in ("", ".", "..") or not name.isprintable() or any(separator in name for separator in "/\\"):
         message = f"run.name {name!r} cannot be the name of a folder."
-        fix = "Take separators and control characters out; run.dir says where the run directory is."
+        fix = "Take separators and control characters out; run.dir sets the path of the run directory."
         context.error("run.name", message, fix)
         return
     if not context.config.logging.trace_every:
@@ -72,7 +72,7 @@ def check_evaluation(context: Context) -> None:
             "words",
         ):
             key = f"evaluation.{name}"
-            if context.place("evaluation.size").layer > context.place(key).layer:
+            if context.origin_of("evaluation.size").layer > context.origin_of(key).layer:
                 continue
             off = json.dumps(default_of(context.config, key))
             fix = f"Take it out ({key}={off} on the command line), or set evaluation.size: 256."

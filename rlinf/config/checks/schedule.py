@@ -48,7 +48,7 @@ def _check_warm_start(context: Context) -> None:
     """How long it is, what it learns from, and keys that it does not read."""
     sft, warm, steps = context.config.sft, has_warm_start(context.config), context.config.run.max_steps
     if sft.epochs is not None and sft.steps:
-        message = f"sft.epochs {sft.epochs:g} and sft.steps {sft.steps} both say how long the warm start is."
+        message = f"sft.epochs {sft.epochs:g} and sft.steps {sft.steps} both set the length of the warm start."
         context.error("sft.epochs", message, "Keep one of them.")
     if sft.epochs is not None and sft.data is None:
         message = "sft.epochs counts passes over sft.data, and there is none."
@@ -76,7 +76,7 @@ def _check_warm_start(context: Context) -> None:
         context.unread("sft.eval_fraction", why, "Keep one of them.")
     if not warm:
         for key in ("sft.data", "sft.cache", "sft.evaluate_every"):
-            if not (context.place("sft.steps").layer > context.place(key).layer):
+            if not (context.origin_of("sft.steps").layer > context.origin_of(key).layer):
                 context.unread(key, "is not read without a warm start.", "Set sft.steps.")
     if sft.steps and sft.warmup_steps > sft.steps and context.changed("sft.warmup_steps"):
         message = f"sft.warmup_steps {sft.warmup_steps} is more than sft.steps {sft.steps}."

@@ -84,7 +84,7 @@ _UNREAD_OFF_POLICY = (
 
 
 def check_simulator(context: Context) -> None:
-    """Nothing that somebody wrote is passed over in silence."""
+    """Refuse or report every written key that a simulator run does not read."""
     if is_text(context.config):
         return
     context.run(_check_unbuilt)
@@ -222,7 +222,7 @@ def _check_warm_start(context: Context) -> None:
         for name in ("dagger_share", "gate"):
             context.unread(f"sft.{name}", why, "Set sft.dagger_rounds: 3, for example.")
     elif context.config.policy.recurrent != "none":
-        message = "sft.dagger_rounds asks the policy for single decisions, and a recurrent one needs all before them."
+        message = "sft.dagger_rounds needs single decisions of the policy, and a recurrent one needs all before them."
         context.error("sft.dagger_rounds", message, "Set policy.recurrent: none, or sft.dagger_rounds: 0.")
     if sft.gate is not None:
         context.unread("sft.dagger_share", "is not read with sft.gate, which decides who acts.", "Take it out.")
@@ -306,7 +306,7 @@ def _check_prior(context: Context) -> None:
         message += f"the {algorithm.replay_batch_size - recorded} of the run that are in each update."
         context.error("learner.num_workers", message, "Change replay_batch_size.")
     if algorithm.priority_exponent > 0:
-        message = "algorithm.priority_exponent: recorded transitions have no priorities beside those of the run."
+        message = "algorithm.priority_exponent: recorded transitions have no priorities in a run's buffer."
         context.error("algorithm.priority_exponent", message, "Set it to 0, or take prior_data out.")
 
 
@@ -415,7 +415,7 @@ _OF_SEQUENCES = ("algorithm.sequence_length", "algorithm.burn_in")
 _WITHOUT_MEMORY: tuple[tuple[str, object, str], ...] = (
     ("algorithm.n_step", 1, "returns of several steps"),
     ("algorithm.priority_exponent", 0.0, "priorities"),
-    ("algorithm.prior_data", None, "recorded transitions, whose recurrent states nobody stored"),
+    ("algorithm.prior_data", None, "recorded transitions, whose recurrent states were not stored"),
     ("algorithm.random_shift", 0, "image augmentation"),
     ("algorithm.hindsight", "none", "other goals"),
 )
@@ -437,7 +437,7 @@ def _check_memory(context: Context) -> None:
         return
     for key, without, what in _WITHOUT_MEMORY:
         if value_of(config, key) != without:
-            message = f"{key}: a policy with memory learns from sequences, which know no {what}."
+            message = f"{key}: a policy with memory learns from sequences, which have no {what}."
             context.error(key, message, "Take it out, or set policy.recurrent: none.")
     length, whole = algorithm.sequence_length, algorithm.sequence_length + algorithm.burn_in
     ranks, drawn = config.learner.num_workers, algorithm.replay_batch_size

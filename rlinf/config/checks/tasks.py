@@ -63,9 +63,9 @@ def check_curriculum(context: Context) -> None:
     timed, gated = curriculum.steps > 0, curriculum.accuracy is not None
     if timed == gated and (timed or config.run.max_steps):
         message = (
-            "data.curriculum: steps and accuracy both say when harder tasks come."
+            "data.curriculum: steps and accuracy both set when harder tasks come."
             if timed
-            else "data.curriculum: nothing says when harder tasks come."
+            else "data.curriculum: nothing sets when harder tasks come."
         )
         fix = "Keep one of them." if timed else "Set data.curriculum.steps: 20, or accuracy: 0.6."
         context.error("data.curriculum.steps", message, fix)

@@ -58,7 +58,7 @@ def _check_past_policy(context: Context, pure: bool) -> None:
         fix = "Set teacher.hint, or learn from a reward and a past policy: adv_type: grpo, opd_coef: 0.1."
         context.error("teacher.past_policy", message, fix)
     if config.algorithm.ref_update_every and not current:
-        message = f"{chosen} takes the place of the reference policy, which algorithm.ref_update_every would replace."
+        message = f"{chosen} replaces the reference policy, which algorithm.ref_update_every would replace."
         fix = "Take ref_update_every out."
         context.error("algorithm.ref_update_every", message, fix)
     rounded = config.learner.backend == "megatron" and config.policy.dtype != "float32"

@@ -119,7 +119,7 @@ def check_vla(context: Context) -> None:
     if config.policy.name == "flow":
         why = "is not read by policy.name: flow, whose actions are numbers."
         context.unread("policy.vla.action_bins", why, "Take it out.")
-        why = "is not read by policy.name: flow; policy.flow.noise_level says how much is explored."
+        why = "is not read by policy.name: flow; policy.flow.noise_level sets how much is explored."
         context.unread("rollout.temperature", why, "Take it out.")
     elif config.rollout.temperature == 0:
         message = "rollout.temperature 0 would make every member of a group do the same: nothing could be compared."
@@ -238,7 +238,7 @@ def _check_tower(context: Context, key: str, tower: TowerConfig, example: str) -
         why = f"is not read: {key}.path ({tower.path}) brings its own."
         context.unread(f"{key}.architecture", why, "Keep one.")
     elif tower.architecture and "model_type" not in tower.architecture:
-        message = f"{key}.architecture does not say which architecture it is."
+        message = f"{key}.architecture does not name its model_type."
         context.error(f"{key}.architecture", message, f"Add model_type: {example}, for example.")
     config = context.config
     imitated = config.run.init_from is not None and config.sft.steps == 0

@@ -107,7 +107,7 @@ VALUES: Mapping[str, Mapping[object, object]] = {
     "policy.dtype": {"bf16": "bfloat16", "fp32": "float32"},
     # Earlier versions had it as a choice of its own; it is what a broadcast falls back on.
     "rollout.weight_transport": {"object_store": "auto"},
-    # Other samplers say "all tokens" with these.
+    # Other samplers mean "all tokens" by these.
     "rollout.top_k": {-1: 0, 1_000_000: 0},
 }
 
@@ -130,7 +130,7 @@ NOT_NEEDED: Mapping[str, str] = {
 
 
 def rename(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> None:
-    """Rewrite one layer in place into our names, and report each renamed key."""
+    """Rewrite the keys of one layer into our names, and report each renamed key."""
     renamed: dict[str, str] = {}
     for written, key in _written_names():
         located = drop(tree, written)
@@ -163,7 +163,7 @@ def synonyms(layers: Sequence[Branch]) -> Iterator[tuple[str, Located]]:
 
 
 def translate_values(tree: Branch, notes: list[str]) -> None:
-    """Replace other words for our values, in place."""
+    """Replace other words for our values in ``tree``."""
     for key, words in VALUES.items():
         located = get(tree, key)
         if located is None or isinstance(located.value, bool | dict | list) or located.value not in words:
@@ -201,7 +201,7 @@ def _move(
             message += f" ({located.plain()} and {existing.plain()})."
             problems.append(problem(located.origin, key, message, f"Keep {key}."))
             return
-        # A block of the flat vocabulary that was pasted into a file of ours means what it says.
+        # A block of the flat vocabulary that was pasted into a file of ours is meant so.
         note = (
             f"{located.origin}: {written}: {located.plain()} replaces {other}: {existing.plain()} of {existing.origin}."
         )

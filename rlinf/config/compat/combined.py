@@ -11,7 +11,7 @@ NAMES = ("use_kl_loss", "kl_loss_coef", "dual_clip_loss", "init_kl_coef", "kl_pe
 
 
 def combine(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> None:
-    """Replace these names in place by the key that they amount to."""
+    """Replace these names in ``tree`` by the key that they amount to."""
     _kl_loss(tree, notes, problems)
     _dual_clip(tree, notes, problems)
     switch = get(tree, "algorithm.add_token_level_kl")
@@ -64,7 +64,7 @@ def _dual_clip(tree: Branch, notes: list[str], problems: list[ConfigProblem]) ->
         written = get(tree, "algorithm.ratio_clip_eps")
         epsilon = AlgorithmConfig().ratio_clip_eps if written is None else written.value
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
-            return  # Its own line says that this is no number.
+            return  # Its own line is reported: this is no number.
         bound = 1 + 2 * epsilon
     setting = f"dual_clip_loss: {str(switch.value).lower()}"
     _settle(tree, "algorithm.clip_ratio_c", Located(bound, switch.origin), setting, notes, problems)
@@ -81,16 +81,18 @@ def _greedy(tree: Branch, notes: list[str]) -> None:
         drop(tree, "algorithm.sampling_params")
 
 
-def _settle(tree: Branch, key: str, value: Located, said: str, notes: list[str], problems: list[ConfigProblem]) -> None:
+def _settle(
+    tree: Branch, key: str, value: Located, setting: str, notes: list[str], problems: list[ConfigProblem]
+) -> None:
     """Write ``key``, unless it was written too: then the higher layer counts, and within one layer they must agree."""
     existing = get(tree, key)
     if existing is not None and existing.value != value.value and existing.origin.layer >= value.origin.layer:
         if existing.origin.layer == value.origin.layer:
-            message = f"{said} means {key}: {value.value}, but {existing.origin} says {existing.value}."
+            message = f"{setting} means {key}: {value.value}, but {existing.origin} has {existing.value}."
             problems.append(problem(value.origin, key, message, f"Keep {key}."))
         return
     put(tree, key, value)
-    notes.append(f"{value.origin}: {said} is read as {key}: {'null' if value.value is None else value.value}.")
+    notes.append(f"{value.origin}: {setting} is read as {key}: {'null' if value.value is None else value.value}.")
 
 
 def _not_a_switch(switch: Located, name: str, problems: list[ConfigProblem]) -> None:

@@ -26,7 +26,7 @@ def roll_origin(layers: Sequence[Branch]) -> Origin | None:
 
 
 def adopt(tree: Branch, roll: Origin | None, notes: list[str]) -> None:
-    """Set in place what the vocabularies of the merged ``tree`` mean; words are not yet translated to our values."""
+    """Set the defaults of the vocabularies in the merged ``tree``; words are not yet translated to our values."""
     if roll is not None:
         _adopt_roll(tree, roll, notes)
     words = [get(tree, key) for key in ("algorithm.adv_type", "algorithm.loss_type")]
@@ -82,7 +82,7 @@ def _value(tree: Branch, name: str) -> object:
 
 
 def _default(tree: Branch, name: str, value: object, origin: Origin, why: str, notes: list[str]) -> None:
-    """Write ``algorithm.name`` unless somebody did."""
+    """Write ``algorithm.name`` unless it is written."""
     key = f"algorithm.{name}"
     if get(tree, key) is None:
         put(tree, key, Located(value, origin))

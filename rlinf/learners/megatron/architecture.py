@@ -87,7 +87,7 @@ def transformer_config(source: Any, layout: MegatronConfig, dtype: torch.dtype) 
         recompute_granularity=None if layout.recompute == "none" else layout.recompute,
         recompute_method="uniform" if full else None,
         recompute_num_layers=1 if full else None,
-        # The loss is a sum whose weights are fixed beforehand: nobody divides by micro-batches or ranks.
+        # The loss is a sum whose weights are fixed beforehand: it is not divided by micro-batches or ranks.
         calculate_per_token_loss=True,
         gradient_accumulation_fusion=False,
         masked_softmax_fusion=False,
@@ -122,7 +122,7 @@ def refuse_unsupported(source: Any, layout: MegatronConfig) -> None:
     """Raise UnsupportedModel with what to change."""
     if source.model_type not in FAMILIES:
         raise UnsupportedModel(
-            f"learner.backend: megatron knows {', '.join(FAMILIES)}, not {source.model_type}: use torch or fsdp"
+            f"learner.backend: megatron supports {', '.join(FAMILIES)}, not {source.model_type}: use torch or fsdp"
         )
     for name in ("attention_bias", "mlp_bias", "use_sliding_window"):
         if getattr(source, name, False):
@@ -173,14 +173,14 @@ def build_chunks(
     frequencies = inverse_frequencies(source)
     chunks = []
     for stage in range(layout.virtual_pipeline) if layout.virtual_pipeline else (None,):
-        place = {"ignore_virtual": stage is None, "vp_stage": stage}
+        virtual = {"ignore_virtual": stage is None, "vp_stage": stage}
         chunk = GPTModel(
             config,
             block_spec(config, stage),
             vocab_size=padded_vocabulary(source.vocab_size, layout.tensor_parallel),
             max_sequence_length=source.max_position_embeddings,
-            pre_process=parallel_state.is_pipeline_first_stage(**place),
-            post_process=parallel_state.is_pipeline_last_stage(**place),
+            pre_process=parallel_state.is_pipeline_first_stage(**virtual),
+            post_process=parallel_state.is_pipeline_last_stage(**virtual),
             share_embeddings_and_output_weights=source.tie_word_embeddings,
             position_embedding_type="rope",
             vp_stage=stage,

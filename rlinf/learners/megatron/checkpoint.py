@@ -35,7 +35,7 @@ def load_state(folder: Path, chunks: Sequence[nn.Module], optimizer: MegatronOpt
     """Read this rank's part of what :func:`save_state` wrote, whatever the layout was then."""
     if optimizer is not None:
         for part in optimizer.chained_optimizers:
-            # A place for the moments has to be there before they can be read.
+            # Storage for the moments has to be there before they can be read.
             if hasattr(part, "_init_optimizer_states_with_dummy_values"):
                 part._init_optimizer_states_with_dummy_values()
     state = dist_checkpointing.load(_sharded(chunks, optimizer, loading=True), str(folder))

@@ -40,8 +40,8 @@ def shared_heads(piece: Tensor, group: dist.ProcessGroup) -> Tensor:
     if heads % ranks == 0:
         return to_heads(piece, group)
     everything: Tensor = gather_from_sequence_parallel_region(piece, group=group)
-    place = group.rank() * heads // ranks
-    return everything[:, place : place + 1]
+    head = group.rank() * heads // ranks
+    return everything[:, head : head + 1]
 
 
 def fits(heads: int, key_value_heads: int, ranks: int) -> bool:

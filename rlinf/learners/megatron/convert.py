@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rlinf.learners.megatron.architecture import padded_vocabulary
-from rlinf.learners.megatron.layout import ShardPlace
+from rlinf.learners.megatron.layout import MeshPosition
 
 # isort: split
 import torch
@@ -173,13 +173,13 @@ def _expert_counted(model: GPTModel, layer: int, name: str) -> str:
     return f"{result[1]}{model.decoder.layers[layer].mlp.local_expert_indices[int(result[2])]}{result[3]}"
 
 
-def part_of(entry: CheckpointEntry, place: ShardPlace) -> tuple[int, int]:
+def part_of(entry: CheckpointEntry, mesh: MeshPosition) -> tuple[int, int]:
     """(which part of a parameter this rank holds, how many there are)."""
     if entry.split == "whole":
         return 0, 1
     if entry.of_expert:
-        return place.expert_tensor, place.expert_tensor_size
-    return place.tensor, place.tensor_size
+        return mesh.expert_tensor, mesh.expert_tensor_size
+    return mesh.tensor, mesh.tensor_size
 
 
 def mark_split(chunks: Iterable[nn.Module], weight_map: WeightMap) -> None:
@@ -197,7 +197,7 @@ def mark_split(chunks: Iterable[nn.Module], weight_map: WeightMap) -> None:
 
 
 @torch.no_grad()
-def load_weights(chunks: Iterable[nn.Module], read: Read, weight_map: WeightMap, place: ShardPlace) -> None:
+def load_weights(chunks: Iterable[nn.Module], read: Read, weight_map: WeightMap, mesh: MeshPosition) -> None:
     """Fill this rank's parameters; of the checkpoint only what they need is read, one parameter at a time."""
     for name, parameter in named_parameters(chunks):
         if not weight_map.is_exported(name):
@@ -205,7 +205,7 @@ def load_weights(chunks: Iterable[nn.Module], read: Read, weight_map: WeightMap,
             continue
         entry = weight_map.entry(name)
         tensors = [read(source) for source in entry.sources]
-        rank, size = part_of(entry, place)
+        rank, size = part_of(entry, mesh)
         part = weight_map.take(entry, tensors, rank=rank, size=size)
         if part.shape != parameter.shape:
             raise ValueError(f"{name} is {tuple(parameter.shape)} here, but {tuple(part.shape)} in the checkpoint")

@@ -25,7 +25,7 @@ from torch import Tensor
 from rlinf.base.packages import install_command
 
 _PACKAGE = "megatron.core"
-# A package of its own, which this learner does not use and which asks for a device only when it is used.
+# A package of its own, which this learner does not use and which needs a device only when it is used.
 _LEFT_ALONE = "megatron.core.distributed.fsdp"
 
 
@@ -54,9 +54,9 @@ WITHOUT_CUDA = (
     Rule("synchronize", r"torch\.cuda\.synchronize\(\)", "None"),
 )
 WITHOUT_TRANSFORMER_ENGINE = (
-    # The state of torch's AdamW is asked for a "step" that the distributed optimizer does not store: KeyError.
+    # A "step" is read of the state of torch's AdamW that the distributed optimizer does not store: KeyError.
     Rule("step not stored", r"for key in dst_tensors:", "for key in dst_tensors.keys() & tensors.keys():"),
-    # The router asks for a kernel of Transformer Engine by a name that is not there.
+    # The router calls a kernel of Transformer Engine by a name that is not there.
     Rule("router kernel", r"te_general_gemm is not None and", "HAVE_TE and"),
     # After a load all parameters share one "step" tensor, and each of them counts it up.
     Rule("shared step", r's\["step"\] = step\b(?!\.)', 's["step"] = step.clone()'),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlinf.learners.megatron.convert import CheckpointEntry, WeightMap, named_parameters, part_of
-from rlinf.learners.megatron.layout import ShardPlace
+from rlinf.learners.megatron.layout import MeshPosition
 
 # isort: split
 import torch
@@ -35,8 +35,8 @@ class _Held:
 class Gatherer:
     """Holds where every part of every parameter is. All ranks must make one, and call its methods together."""
 
-    def __init__(self, chunks: Iterable[nn.Module], weight_map: WeightMap, place: ShardPlace) -> None:
-        self.weight_map, self.place = weight_map, place
+    def __init__(self, chunks: Iterable[nn.Module], weight_map: WeightMap, mesh: MeshPosition) -> None:
+        self.weight_map, self.mesh = weight_map, mesh
         # A tied embedding has two names and stands on the first and the last stage: it goes by the first one's.
         self.mine: dict[str, Tensor] = {}
         facts = []
@@ -44,7 +44,7 @@ class Gatherer:
             if weight_map.is_exported(name):
                 entry = weight_map.entry(name)
                 self.mine[entry.name] = parameter
-                facts.append((name, tuple(parameter.shape), parameter.dtype, *part_of(entry, place)))
+                facts.append((name, tuple(parameter.shape), parameter.dtype, *part_of(entry, mesh)))
         world: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(world, facts)
         self._parts: dict[int | None, list[tuple[int, list[str]]]] = {}
@@ -78,14 +78,14 @@ class Gatherer:
         for name in self.held if names is None else names:
             held = self.held[name]
             parts = self._collect(self.mine.get(name), held, at)
-            if self.place.rank == at:
+            if self.mesh.rank == at:
                 yield from zip(held.entry.sources, self.weight_map.give(held.entry, parts), strict=True)
 
     def _collect(self, mine: Tensor | None, held: _Held, at: int) -> Sequence[Tensor]:
         """On rank ``at`` all parts, on the CPU; their owners send, the others have nothing to do."""
         owners = [held.owners[part] for part in range(held.parts)]
-        if self.place.rank != at:
-            if self.place.rank in owners and mine is not None:
+        if self.mesh.rank != at:
+            if self.mesh.rank in owners and mine is not None:
                 dist.send(mine.detach().contiguous(), dst=at)
             return []
         device = torch.device("cuda") if dist.get_backend() == "nccl" else torch.device("cpu")

@@ -15,7 +15,7 @@ from rlinf.schema.learner import MegatronConfig
 
 
 @dataclass(frozen=True)
-class ShardPlace:
+class MeshPosition:
     """One rank among ``tensor x context x data x pipeline`` ranks: a tensor group's are neighbours, stages far from
     each other.
 
@@ -52,7 +52,7 @@ def expert_tensor_parallel(layout: MegatronConfig) -> int:
     return layout.tensor_parallel if layout.expert_parallel == 1 else 1
 
 
-def arrange(layout: MegatronConfig, *, seed: int = 0) -> ShardPlace:
+def arrange(layout: MegatronConfig, *, seed: int = 0) -> MeshPosition:
     """Divides the ranks; a layout that was in force before is given up."""
     dissolve()
     parallel_state.initialize_model_parallel(
@@ -64,7 +64,7 @@ def arrange(layout: MegatronConfig, *, seed: int = 0) -> ShardPlace:
         expert_tensor_parallel_size=expert_tensor_parallel(layout),
     )
     model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
-    return ShardPlace(
+    return MeshPosition(
         rank=dist.get_rank(),
         tensor=parallel_state.get_tensor_model_parallel_rank(),
         tensor_size=parallel_state.get_tensor_model_parallel_world_size(),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.base import timeline
-from rlinf.learners.host_reference import in_place, moved_towards
+from rlinf.learners.host_reference import moved_towards, swapped_in
 from rlinf.learners.megatron.architecture import UnsupportedModel, build_chunks, transformer_config
 from rlinf.learners.megatron.checkpoint import load_state, save_state
 from rlinf.learners.megatron.convert import Read, WeightMap, load_weights, mark_split, named_parameters
@@ -86,10 +86,10 @@ class MegatronLearner(Offloadable):
         self.seed, self.micro_batch_tokens = seed, micro_batch_tokens
         self.source, self.weight_map = source, WeightMap(source)
         self.config = transformer_config(source, layout, dtype)
-        self.place = arrange(layout, seed=seed)
+        self.mesh = arrange(layout, seed=seed)
         self.chunks = self._wrapped(read, value_head)
-        self.gatherer = Gatherer(self.chunks, self.weight_map, self.place)
-        self.packer = Packer(self.place, self.device, self.config.sequence_parallel)
+        self.gatherer = Gatherer(self.chunks, self.weight_map, self.mesh)
+        self.packer = Packer(self.mesh, self.device, self.config.sequence_parallel)
         self.config.finalize_model_grads_func = add_up_gradients
         self._reference: dict[str, Tensor] | None = None
         self._load: Tensor | None = None
@@ -102,7 +102,7 @@ class MegatronLearner(Offloadable):
         """Build the chunks with their weights, in the wrappers that sum gradients."""
         chunks: list[Any] = build_chunks(self.source, self.config, self.layout, self.device, value_head=value_head)
         mark_split(chunks, self.weight_map)
-        load_weights(chunks, read, self.weight_map, self.place)
+        load_weights(chunks, read, self.weight_map, self.mesh)
         if self.dtype == torch.bfloat16:
             chunks = [Float16Module(self.config, chunk) for chunk in chunks]
         options = DistributedDataParallelConfig(
@@ -133,7 +133,7 @@ class MegatronLearner(Offloadable):
 
     def _as_reference(self) -> AbstractContextManager[None]:
         """Hold the reference weights in the policy for a while."""
-        return in_place(self._reference, lambda: named_parameters(self.chunks), stage=self.stage.name)
+        return swapped_in(self._reference, lambda: named_parameters(self.chunks), stage=self.stage.name)
 
     def resident_weights(self) -> Iterator[Tensor]:
         """Parameters: with the distributed optimizer, views into a few flat buffers."""
@@ -173,8 +173,8 @@ class MegatronLearner(Offloadable):
 
         Ranks that share experts meet in every layer, so they must run as many micro-batches as the one with most.
         """
-        place = self.place
-        return DataParallelRank(place.data, place.data_size, self.micro_batch_tokens, alike=place.expert_size > 1)
+        mesh = self.mesh
+        return DataParallelRank(mesh.data, mesh.data_size, self.micro_batch_tokens, alike=mesh.expert_size > 1)
 
     def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and entropy [B', T] on the CPU) of this rank's share.
@@ -185,7 +185,7 @@ class MegatronLearner(Offloadable):
         (mine,) = batch.parts
         with self._as_reference() if reference else nullcontext():
             outputs = run_forward(self.chunks, self._packed(batch, mine), self._score)
-        return join_outputs(mine.micro_batches if self.place.reports else (), outputs, batch.num_positions)
+        return join_outputs(mine.micro_batches if self.mesh.reports else (), outputs, batch.num_positions)
 
     def _score(self, piece: MicroBatch, logits: Tensor) -> PolicyOutput:
         return piece.score(
@@ -193,12 +193,12 @@ class MegatronLearner(Offloadable):
             take_values(self.chunks),
             vocabulary=self.source.vocab_size,
             temperature=self.sampling.temperature,
-            place=self.place,
+            mesh=self.mesh,
         )
 
     def _packed(self, batch: RankBatch, part: StepShard) -> list[MicroBatch]:
         """Pack the micro-batches of ``part``, with empty ones up to what the schedule must run."""
-        count = needed_micro_batches(part.passes, self.place, interleaved=len(self.chunks) > 1)
+        count = needed_micro_batches(part.passes, self.mesh, interleaved=len(self.chunks) > 1)
         packed = [self.packer(batch.select(piece), piece) for piece in part.micro_batches]
         if count > len(packed):
             blank = self.packer(batch.blank(), torch.tensor([0]), blank=True)
@@ -238,13 +238,13 @@ class MegatronLearner(Offloadable):
     def _over_ranks(self, partial: list[PartialMetrics]) -> ReducedMetrics:
         """Sum over micro-batches and data-parallel ranks; one rank sends the result, so that all decide alike."""
         merged: ReducedMetrics = {}
-        if self.place.is_last_stage:
+        if self.mesh.is_last_stage:
             ranks = TorchRanks(parallel_state.get_data_parallel_group(), device=self.device)
             merged = reduce_metrics(partial, ranks=ranks)
         box = [merged]
         # The first rank of the last stage speaks for all.
-        ranks_of_stage = self.place.tensor_size * self.place.context_size * self.place.data_size
-        dist.broadcast_object_list(box, src=(self.place.stages - 1) * ranks_of_stage)
+        ranks_of_stage = self.mesh.tensor_size * self.mesh.context_size * self.mesh.data_size
+        dist.broadcast_object_list(box, src=(self.mesh.stages - 1) * ranks_of_stage)
         return box[0]
 
     def _step(self, loss: float) -> float:
@@ -280,7 +280,7 @@ class MegatronLearner(Offloadable):
         if self._reference is not None:
             with self._as_reference():
                 save_state(folder / "reference", self.chunks)
-        if self.place.rank == 0:
+        if self.mesh.rank == 0:
             self.source.save_pretrained(str(folder))
             facts = {
                 **self.stage.saved(self.optimizer_steps),
@@ -316,7 +316,7 @@ class MegatronLearner(Offloadable):
 
     def export(self, folder: Path) -> None:
         """Export to a folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""
-        export_weights(self.source, self.gatherer.whole(), folder, rank=self.place.rank)
+        export_weights(self.source, self.gatherer.whole(), folder, rank=self.mesh.rank)
         dist.barrier()
 
 

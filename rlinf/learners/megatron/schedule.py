@@ -9,7 +9,7 @@ from typing import Any
 from rlinf.learners.megatron.context import together
 from rlinf.learners.megatron.experts import replay
 from rlinf.learners.megatron.layer_spec import PackedRows
-from rlinf.learners.megatron.layout import ShardPlace
+from rlinf.learners.megatron.layout import MeshPosition
 from rlinf.learners.megatron.vocabulary import score_tokens
 
 # isort: split
@@ -40,12 +40,12 @@ class MicroBatch:
     filling: Tensor
     """[1, n] bool: the tokens that only fill up."""
     first: int
-    """The packed place of this rank's first token."""
+    """The packed position of this rank's first token."""
     routes: Tensor | None = None
     """[n, layers * k] int16: the experts that its tokens are sent to, -1 for those that only fill up."""
 
     def score(
-        self, logits: Tensor, values: Tensor | None, *, vocabulary: int, temperature: float, place: ShardPlace
+        self, logits: Tensor, values: Tensor | None, *, vocabulary: int, temperature: float, mesh: MeshPosition
     ) -> PolicyOutput:
         """Log-probabilities, entropy and values [B', T] of all rows, the same on each rank; 0 where masked.
 
@@ -71,7 +71,7 @@ class MicroBatch:
         judged = None
         if values is not None:
             cut = values.shape[0] < logits.shape[1]
-            tokens, there = positions(self.first + cut * place.tensor * values.shape[0], values.shape[0])
+            tokens, there = positions(self.first + cut * mesh.tensor * values.shape[0], values.shape[0])
             judged = spread(values[tokens], there, context, *([tensor] if cut else []))
         return PolicyOutput(spread(logprobs, where, context), spread(entropy, where, context), judged)
 
@@ -80,7 +80,7 @@ class MicroBatch:
 class Packer:
     """Makes micro-batches of a rank: how many tokens fill them up, and which piece is its own."""
 
-    place: ShardPlace
+    mesh: MeshPosition
     device: torch.device
     sequence_parallel: bool
 
@@ -90,34 +90,34 @@ class Packer:
         ``blank``: nothing counts, neither loss nor load, for a rank without rows, and to fill up a schedule.
         """
         part = part.to(self.device)
-        inputs, place = TextInputs.of(part.inputs), self.place
+        inputs, mesh = TextInputs.of(part.inputs), self.mesh
         packing = pack(inputs.prompt_ids, inputs.prompt_lengths, part.actions, inputs.response_lengths)
-        multiple = place.context_size * (place.tensor_size if self.sequence_parallel else 1)
+        multiple = mesh.context_size * (mesh.tensor_size if self.sequence_parallel else 1)
         used = packing.tokens.shape[0]
-        size = -(-used // multiple) * multiple // place.context_size
-        piece = slice(place.context * size, (place.context + 1) * size)
+        size = -(-used // multiple) * multiple // mesh.context_size
+        piece = slice(mesh.context * size, (mesh.context + 1) * size)
 
         def mine(column: Tensor) -> Tensor:
-            return nn.functional.pad(column, (0, size * place.context_size - used))[piece]
+            return nn.functional.pad(column, (0, size * mesh.context_size - used))[piece]
 
         filling = torch.arange(piece.start, piece.stop, device=self.device) >= (0 if blank else used)
-        group = parallel_state.get_context_parallel_group() if place.context_size > 1 else None
+        group = parallel_state.get_context_parallel_group() if mesh.context_size > 1 else None
         packed = PackedRows(packing, mine(packing.positions), group)
         routes = None
         if inputs.routes is not None:
             known = inputs.routes[packing.rows, packing.positions.clamp(max=inputs.routes.shape[1] - 1)]
-            missing = size * place.context_size - used
+            missing = size * mesh.context_size - used
             routes = nn.functional.pad(known, (0, 0, 0, missing), value=-1)[piece]
         return MicroBatch(part, rows, packed, mine(packing.tokens)[None], filling[None], piece.start, routes)
 
 
-def needed_micro_batches(count: int, place: ShardPlace, *, interleaved: bool) -> int:
+def needed_micro_batches(count: int, mesh: MeshPosition, *, interleaved: bool) -> int:
     """Return ``count``, one at least; interleaved schedules need a multiple of the number of stages.
 
-    >>> needed_micro_batches(3, ShardPlace(0, 0, 1, 0, 2, 0, 1), interleaved=True)
+    >>> needed_micro_batches(3, MeshPosition(0, 0, 1, 0, 2, 0, 1), interleaved=True)
     4
     """
-    unit = place.stages if interleaved else 1
+    unit = mesh.stages if interleaved else 1
     return max(1, -(-count // unit)) * unit
 
 
@@ -172,7 +172,7 @@ def _run(
         data_iterator=feeds if interleaved else feeds[0],
         model=list(chunks) if interleaved else chunks[0],
         num_microbatches=len(pieces),
-        # The stages tell each other the true lengths; these two are only asked for.
+        # The stages send each other the true lengths; these two are only required arguments.
         seq_length=pieces[0].tokens.shape[1],
         micro_batch_size=1,
         forward_only=not backward,

@@ -53,24 +53,24 @@ class _Scores(torch.autograd.Function):
         scores -= highest[:, None]
         total = scores.exp().sum(-1)
         here = (tokens >= first) & (tokens < first + width)
-        place = (tokens - first).clamp(0, width - 1)
-        chosen = torch.where(here, scores.gather(-1, place[:, None])[:, 0], 0.0)
+        column = (tokens - first).clamp(0, width - 1)
+        chosen = torch.where(here, scores.gather(-1, column[:, None])[:, 0], 0.0)
         sums = torch.stack([total, chosen])
         _reduce(sums, dist.ReduceOp.SUM, group)
         log_total = sums[0].log()
         scores -= log_total[:, None]
         entropy = -(scores.exp() * scores).sum(-1)
         _reduce(entropy, dist.ReduceOp.SUM, group)
-        ctx.save_for_backward(scores, here, place, entropy)
+        ctx.save_for_backward(scores, here, column, entropy)
         ctx.temperature, ctx.dtype = temperature, logits.dtype
         return sums[1] - log_total, entropy
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        scores, here, place, entropy = ctx.saved_tensors
+        scores, here, column, entropy = ctx.saved_tensors
         of_logprob, of_entropy = gradients
         gradient = -scores.exp() * (of_logprob[:, None] + of_entropy[:, None] * (scores + entropy[:, None]))
-        gradient.scatter_add_(-1, place[:, None], torch.where(here, of_logprob, 0.0)[:, None])
+        gradient.scatter_add_(-1, column[:, None], torch.where(here, of_logprob, 0.0)[:, None])
         return (gradient / ctx.temperature).to(ctx.dtype), None, None, None, None
 
 

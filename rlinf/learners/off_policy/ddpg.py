@@ -11,7 +11,7 @@ from rlinf.learners.off_policy.td3 import Td3Objective
 class DdpgObjective(Td3Objective):
     """Critic, actor and targets move in every update; the target is ``r + discount Q'(s', pi'(s'))``.
 
-    Exploration is Gaussian, in the place of the paper's correlated noise, as in most implementations since.
+    Exploration is Gaussian, instead of the paper's correlated noise, as in most implementations since.
     """
 
     def acts_now(self, number: int) -> bool:

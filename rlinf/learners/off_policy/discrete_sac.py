@@ -29,14 +29,18 @@ class DiscreteSacObjective(OffPolicyObjective[DiscreteSoftActorCritic]):
     temperature: Temperature
 
     def __init__(
-        self, policy: DiscreteSoftActorCritic, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
+        self,
+        policy: DiscreteSoftActorCritic,
+        algorithm: AlgorithmConfig,
+        optimizer: OptimizerConfig,
+        placement: Placement,
     ) -> None:
-        super().__init__(policy, algorithm, optimizer, place)
+        super().__init__(policy, algorithm, optimizer, placement)
         self.target = Target([policy.critic_encoder, policy.critic])
         largest = math.log(policy.head.sizes[0])
-        self.temperature = Temperature(algorithm, _SHARE_OF_LARGEST_ENTROPY * largest, place.device)
-        self.actor = Trained([*policy.parameters_of_actor(), *self.temperature.parameters], optimizer.lr, place)
-        self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, place)
+        self.temperature = Temperature(algorithm, _SHARE_OF_LARGEST_ENTROPY * largest, placement.device)
+        self.actor = Trained([*policy.parameters_of_actor(), *self.temperature.parameters], optimizer.lr, placement)
+        self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, placement)
         self.trained = {"actor": self.actor, "critic": self.critic}
 
     def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:

@@ -26,11 +26,11 @@ class DqnObjective(OffPolicyObjective[QNetwork]):
     """One Q-network, and a target that is renewed every ``target_update_every`` updates."""
 
     def __init__(
-        self, policy: QNetwork, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
+        self, policy: QNetwork, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, placement: Placement
     ) -> None:
-        super().__init__(policy, algorithm, optimizer, place)
+        super().__init__(policy, algorithm, optimizer, placement)
         self.target = Target([policy.encoder, policy.body, policy.head])
-        self.values = Trained(policy.parameters(), optimizer.lr, place, grad_clip=optimizer.grad_clip)
+        self.values = Trained(policy.parameters(), optimizer.lr, placement, grad_clip=optimizer.grad_clip)
         self.trained = {"critic": self.values}
 
     def explore(self, seen: int) -> dict[str, float]:

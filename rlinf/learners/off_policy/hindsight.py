@@ -5,7 +5,7 @@ rewards. The strategies are the paper's: `future` takes what a later step of the
 result included), `final` what its last step did, and `episode` what any of its steps did.
 
 An episode that still goes on has the steps that the buffer holds so far. A truncation is bootstrapped as with real
-goals. Whether a relabelled step terminates is asked of the environment; one without an answer keeps its real flag.
+goals. The environment decides whether a relabelled step terminates; one without an answer keeps its real flag.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class HindsightSampler:
         if differs.mean() > _OTHER_REWARDS:
             at = int(differs.argmax())
             raise UserError(
-                f"algorithm.hindsight: a transition was paid {paid[at]:g}, and the environment's compute_reward says "
+                f"algorithm.hindsight: a transition was paid {paid[at]:g}, and the environment's compute_reward gives "
                 f"{computed[at]:g} of its goal: relabelled rewards would be of another kind. Take out wrappers that "
                 "change rewards, or set algorithm.hindsight: none"
             )

@@ -14,7 +14,7 @@ def networks_of(loss_type: str, *, recurrent: bool) -> type[OffPolicyNetworks]:
     """Return the class of the networks of ``loss_type``. Raises ValueError if it has none with a memory."""
     entry = catalog.off_policy(loss_type)
     if recurrent and not entry.recurrent_policy:
-        raise ValueError(f"loss_type {loss_type} knows no recurrent policies")
+        raise ValueError(f"loss_type {loss_type} has no recurrent policies")
     networks: type[OffPolicyNetworks] = imported(entry.recurrent_policy if recurrent else entry.policy)
     return networks
 

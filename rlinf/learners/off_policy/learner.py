@@ -37,7 +37,7 @@ from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 # Random shifts of images (Yarats et al., DrQ arXiv:2004.13649 and DrQ-v2 arXiv:2107.09645).
 # Each image is moved by up to ``pixels`` in both directions, what is missing at the edges repeats the edge.
-# Observations now and after the step are moved apart from each other; the frames of a stack move together.
+# Observations now and after the step are moved separately; the frames of a stack move together.
 class RandomShift:
     """Augments sampled transitions."""
 
@@ -92,15 +92,15 @@ class OffPolicyLearner:
         *,
         seed: int,
         replay_folder: Path | None = None,
-        place: Placement | None = None,
+        placement: Placement | None = None,
         prior: PriorTransitions | None = None,
         goals: GoalEnvironment | None = None,
     ) -> None:
-        """Networks are on the device of ``place``, the buffer in host memory or on disk. Raises SpaceError for image
-        augmentation without images. ``prior``: recorded transitions that enter every update. ``goals``: computes the
-        rewards of relabelled transitions (`algorithm.hindsight`)."""
-        self.place = place or Placement()
-        self.policy = policy.to(self.place.device).eval()
+        """Networks are on the device of ``placement``, the buffer in host memory or on disk. ``prior``: recorded
+        transitions that enter every update. ``goals``: computes the rewards of relabelled transitions
+        (`algorithm.hindsight`). Raises SpaceError for image augmentation without images."""
+        self.placement = placement or Placement()
+        self.policy = policy.to(self.placement.device).eval()
         self.algorithm, self.seed = algorithm, seed
         prioritised = algorithm.priority_exponent > 0
         self.replay = ReplayBuffer(
@@ -117,7 +117,7 @@ class OffPolicyLearner:
             self._hindsight = HindsightSampler(
                 goals, strategy=algorithm.hindsight, goals=algorithm.hindsight_goals, gamma=algorithm.gamma
             )
-        self.objective: OffPolicyObjective[Any] = make(self.policy, algorithm, optimizer, self.place)
+        self.objective: OffPolicyObjective[Any] = make(self.policy, algorithm, optimizer, self.placement)
         self._prior = prior
         self._seen = 0
         self._updates = 0
@@ -140,7 +140,7 @@ class OffPolicyLearner:
     @property
     def data_rank(self) -> DataParallelRank:
         """Every rank reads all transitions, and draws its own from them."""
-        return DataParallelRank(self.place.rank, self.place.size, self.algorithm.replay_batch_size)
+        return DataParallelRank(self.placement.rank, self.placement.size, self.algorithm.replay_batch_size)
 
     def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
         """Store the fragment, then make ``replay_ratio`` updates per new transition once there are enough."""
@@ -163,42 +163,42 @@ class OffPolicyLearner:
         for first in range(0, due, self._together):
             for sampled, noise in self._samples(min(self._together, due - first), generator):
                 improvement = self.objective.improve(sampled, noise, self._updates)
-                if sampled.places is not None:
-                    ranks = self.place.ranks
-                    self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
+                if sampled.slots is not None:
+                    ranks = self.placement.ranks
+                    self.replay.prioritise(ranks.gather(sampled.slots), ranks.gather(improvement.errors.cpu()))
                 self._updates += 1
                 for name, value in improvement.metrics.items():
                     collected[name].append(value)
         if self._hindsight is not None:
-            collected["relabelled_reward"].append(self._hindsight.mean_reward().to(self.place.device))
+            collected["relabelled_reward"].append(self._hindsight.mean_reward().to(self.placement.device))
         local = torch.stack([torch.stack(values).mean() for values in collected.values()])
-        means = self.place.ranks.sum(local) / self.place.size
+        means = self.placement.ranks.sum(local) / self.placement.size
         return dict(zip(collected, means.tolist(), strict=True))
 
     def _samples(self, updates: int, generator: torch.Generator) -> list[tuple[Transitions, Tensor]]:
         """Draw this rank's transitions of some updates, and noise [D, M, A] for each. One read of the buffer gives
         all."""
-        algorithm, place = self.algorithm, self.place
+        algorithm, placement = self.algorithm, self.placement
         count = algorithm.replay_batch_size
         sampled = self._drawn(updates, generator)
         draws = self.objective.noise_draws
         noise = torch.randn(updates, draws, count, self.policy.head.draw_size if draws else 0, generator=generator)
         if self._shift is not None:
-            sampled = self._shift(sampled, updates * count, generator, rank=place.rank, size=place.size)
+            sampled = self._shift(sampled, updates * count, generator, rank=placement.rank, size=placement.size)
         length = 1 if self._sequences is None else algorithm.sequence_length
-        mine = noise.unflatten(2, (-1, length))[:, :, place.rank :: place.size].flatten(2, 3)
-        here = mine.to(place.device)
-        return list(zip(sampled.to(place.device).split(count // place.size), here.unbind(), strict=True))
+        mine = noise.unflatten(2, (-1, length))[:, :, placement.rank :: placement.size].flatten(2, 3)
+        here = mine.to(placement.device)
+        return list(zip(sampled.to(placement.device).split(count // placement.size), here.unbind(), strict=True))
 
     def _drawn(self, updates: int, generator: torch.Generator) -> Transitions:
         """Draw this rank's transitions of some updates, end to end."""
-        algorithm, place = self.algorithm, self.place
+        algorithm, placement = self.algorithm, self.placement
         count = algorithm.replay_batch_size
         if self._sequences is not None:
-            return self._sequences(self.replay, count, updates, generator, rank=place.rank, size=place.size)
+            return self._sequences(self.replay, count, updates, generator, rank=placement.rank, size=placement.size)
         own = count if self._prior is None else count - self._prior.count
         if self._hindsight is not None:
-            sampled = self._hindsight(self.replay, own, updates, generator, rank=place.rank, size=place.size)
+            sampled = self._hindsight(self.replay, own, updates, generator, rank=placement.rank, size=placement.size)
         else:
             sampled = self.replay.sample(
                 updates * own,
@@ -206,12 +206,12 @@ class OffPolicyLearner:
                 n_step=algorithm.n_step,
                 priority_correction=algorithm.priority_correction,
                 generator=generator,
-                rank=place.rank,
-                size=place.size,
+                rank=placement.rank,
+                size=placement.size,
             )
         if self._prior is None:
             return sampled
-        return self._prior.joined(sampled, updates, generator, rank=place.rank, size=place.size)
+        return self._prior.joined(sampled, updates, generator, rank=placement.rank, size=placement.size)
 
     def _states_before(self, batch: Batch) -> Tensor | None:
         """Recurrent states [N, T, S] before the decisions of a fragment; None for a policy without memory."""
@@ -219,7 +219,9 @@ class OffPolicyLearner:
             return None
         given = ObservationInputs.of(batch.inputs)
         assert given.recurrent_state is not None
-        after = self.policy.states(given.to(self.place.device), batch.mask.shape).cpu().unflatten(0, batch.mask.shape)
+        after = (
+            self.policy.states(given.to(self.placement.device), batch.mask.shape).cpu().unflatten(0, batch.mask.shape)
+        )
         return torch.cat([given.recurrent_state[:, None], after[:, :-1]], dim=1)
 
     def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
@@ -227,14 +229,14 @@ class OffPolicyLearner:
         if reference:
             raise ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
         batch = complete(batch)
-        rows = torch.arange(self.place.rank, batch.num_rows, self.place.size)
-        device = self.place.device
+        rows = torch.arange(self.placement.rank, batch.num_rows, self.placement.size)
+        device = self.placement.device
         inputs = batch.inputs.select(rows).to(device)
         actions, mask = batch.actions[rows].to(device), batch.mask[rows].to(device)
         with torch.no_grad():
-            said = self.policy.evaluate(inputs, actions, mask)
-        assert said.entropy is not None
-        return rows, PolicyOutput(said.logprobs.cpu(), said.entropy.cpu())
+            output = self.policy.evaluate(inputs, actions, mask)
+        assert output.entropy is not None
+        return rows, PolicyOutput(output.logprobs.cpu(), output.entropy.cpu())
 
     def has_adapters(self) -> bool:
         """No adapters here."""
@@ -248,7 +250,7 @@ class OffPolicyLearner:
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
     ) -> WeightUpdate:
         """On the CPU, on rank 0; nothing on the others. All are one part."""
-        named = self.policy.weights() if self.place.rank == 0 else ()
+        named = self.policy.weights() if self.placement.rank == 0 else ()
         return WeightUpdate(version, {name: tensor.to("cpu", copy=True) for name, tensor in named})
 
     def sleep(self, *, keep_weights: bool = False) -> Metrics:
@@ -260,7 +262,7 @@ class OffPolicyLearner:
 
     def save(self, folder: Path) -> None:
         """Networks, what the objective keeps in addition, and the whole buffer (rank 0 writes)."""
-        if self.place.rank == 0:
+        if self.placement.rank == 0:
             folder.mkdir(parents=True, exist_ok=True)
             counts = {"seen": self._seen, "updates": self._updates}
             state = {"policy": self.policy.state_dict(), **self.objective.state_dict(), **counts}
@@ -270,7 +272,7 @@ class OffPolicyLearner:
 
     def load(self, folder: Path) -> None:
         """Continue bit for bit where :meth:`save` stopped."""
-        state = torch.load(folder / "learner.pt", map_location=self.place.device, weights_only=True)
+        state = torch.load(folder / "learner.pt", map_location=self.placement.device, weights_only=True)
         self.policy.load_state_dict(state["policy"])
         self.objective.load_state_dict(state)
         self._seen, self._updates = state["seen"], state["updates"]
@@ -279,7 +281,7 @@ class OffPolicyLearner:
 
     def init_from(self, folder: Path, *, optimizer: bool) -> None:
         """Load networks and targets of another run; optimisers and temperature if requested. The buffer stays empty."""
-        state = torch.load(folder / "learner.pt", map_location=self.place.device, weights_only=True)
+        state = torch.load(folder / "learner.pt", map_location=self.placement.device, weights_only=True)
         require_same_weights(shapes(self.policy.state_dict()), shapes(state["policy"]))
         self.policy.load_state_dict(state["policy"])
         if optimizer:
@@ -289,5 +291,5 @@ class OffPolicyLearner:
 
     def export(self, folder: Path) -> None:
         """Export to a folder that the policy's class loads (rank 0 writes)."""
-        if self.place.rank == 0:
+        if self.placement.rank == 0:
             self.policy.save_pretrained(str(folder))

@@ -49,14 +49,14 @@ class Trained:
         self,
         parameters: Iterable[nn.Parameter],
         lr: float,
-        place: Placement,
+        placement: Placement,
         *,
         betas: tuple[float, float] = (0.9, 0.999),
         grad_clip: float = 0.0,
     ) -> None:
         """``grad_clip``: the largest norm of the gradient; 0 is off."""
         self.flat, self.lr = FlatParameters(parameters), lr
-        self._place, self._grad_clip = place, grad_clip
+        self._placement, self._grad_clip = placement, grad_clip
         self.optimizer = Adam([self.flat.whole], lr=lr, betas=betas, fused=True)
 
     def backward(self, loss: Tensor) -> None:
@@ -66,8 +66,8 @@ class Trained:
 
     def step(self) -> None:
         """Move the parameters, the same way on all ranks."""
-        if self._place.size > 1:
-            self.flat._gradient.copy_(self._place.ranks.sum(self.flat._gradient)).div_(self._place.size)
+        if self._placement.size > 1:
+            self.flat._gradient.copy_(self._placement.ranks.sum(self.flat._gradient)).div_(self._placement.size)
         if self._grad_clip > 0:
             nn.utils.clip_grad_norm_([self.flat.whole], self._grad_clip)
         self.optimizer.move()
@@ -112,9 +112,9 @@ class OffPolicyObjective(Generic[PolicyT]):
     temperature: Temperature | None = None
 
     def __init__(
-        self, policy: PolicyT, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
+        self, policy: PolicyT, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, placement: Placement
     ) -> None:
-        self.policy, self.algorithm, self.optimizer, self.place = policy, algorithm, optimizer, place
+        self.policy, self.algorithm, self.optimizer, self.placement = policy, algorithm, optimizer, placement
         self.critic_lr = optimizer.critic_lr or optimizer.lr
 
     def explore(self, seen: int) -> dict[str, float]:

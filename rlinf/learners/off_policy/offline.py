@@ -31,7 +31,7 @@ class OfflineLearner(OffPolicyLearner):
         placement: Placement | None = None,
     ) -> None:
         """Keep all transitions, which ``recorded`` has in one row [1, T]."""
-        super().__init__(policy, algorithm, optimizer, seed=seed, place=placement)
+        super().__init__(policy, algorithm, optimizer, seed=seed, placement=placement)
         self.replay = ReplayBuffer(recorded.num_positions)
         self.replay.add(recorded)
 

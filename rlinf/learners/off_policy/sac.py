@@ -31,14 +31,14 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
     temperature: Temperature
 
     def __init__(
-        self, policy: SoftActorCritic, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
+        self, policy: SoftActorCritic, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, placement: Placement
     ) -> None:
-        super().__init__(policy, algorithm, optimizer, place)
+        super().__init__(policy, algorithm, optimizer, placement)
         self.target = Target(policy.critic_modules()) if self.has_target else None
-        self.temperature = Temperature(algorithm, -float(policy.head.actions), place.device)
+        self.temperature = Temperature(algorithm, -float(policy.head.actions), placement.device)
         actor = [*policy.parameters_of_actor(), *self.temperature.parameters]
-        self.actor = Trained(actor, optimizer.lr, place, betas=self.betas)
-        self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, place, betas=self.betas)
+        self.actor = Trained(actor, optimizer.lr, placement, betas=self.betas)
+        self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, placement, betas=self.betas)
         self.trained = {"actor": self.actor, "critic": self.critic}
 
     def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:

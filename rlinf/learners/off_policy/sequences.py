@@ -83,7 +83,7 @@ class SequenceSampler:
         rows, env_index = buffer.windows(count, self.warm_up + self.length, generator)
         warm, trained = rows[rank::size].split([self.warm_up, self.length], dim=1)
         envs = env_index[rank::size, None]
-        # Every rank knows of all stretches which positions count: so their weights are those of one rank.
+        # Every rank reads which positions of all stretches count: so their weights are those of one rank.
         valid = buffer.column("valid", rows[:, self.warm_up :], env_index[:, None]).to(torch.float32)
         weights = (valid / valid.view(updates, -1).mean(1).repeat_interleave(count // updates)[:, None])[rank::size]
         terminated = buffer.column("terminated", trained, envs)

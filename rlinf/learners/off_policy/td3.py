@@ -24,13 +24,17 @@ class Td3Objective(OffPolicyObjective[DeterministicActorCritic]):
     noise_draws = 1
 
     def __init__(
-        self, policy: DeterministicActorCritic, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
+        self,
+        policy: DeterministicActorCritic,
+        algorithm: AlgorithmConfig,
+        optimizer: OptimizerConfig,
+        placement: Placement,
     ) -> None:
-        super().__init__(policy, algorithm, optimizer, place)
+        super().__init__(policy, algorithm, optimizer, placement)
         actor, critic = policy.actor_modules(), policy.critic_modules()
         self.target = Target([*actor, *critic])
-        self.actor = Trained([p for module in actor for p in module.parameters()], optimizer.lr, place)
-        self.critic = Trained([p for module in critic for p in module.parameters()], self.critic_lr, place)
+        self.actor = Trained([p for module in actor for p in module.parameters()], optimizer.lr, placement)
+        self.critic = Trained([p for module in critic for p in module.parameters()], self.critic_lr, placement)
         self.trained = {"actor": self.actor, "critic": self.critic}
 
     def explore(self, seen: int) -> dict[str, float]:

@@ -266,8 +266,8 @@ class RunningNormalizer(nn.Module):
         # E[x^2] - mean^2 loses its digits far from 0; near 0 it keeps the bits that runs have had.
         lossy = batch_mean.square() > _LOSSY * (batch_variance + _LEAST_VARIANCE)
         if bool(lossy.any()):  # the same on all ranks, which count and mean are
-            apart = _over_ranks((rows - batch_mean).square().sum(0)) / count
-            batch_variance = torch.where(lossy, apart, batch_variance)
+            centred = _over_ranks((rows - batch_mean).square().sum(0)) / count
+            batch_variance = torch.where(lossy, centred, batch_variance)
         total = self.count + count
         delta = batch_mean - self.mean
         merged = self.variance * self.count + batch_variance * count + delta.square() * self.count * count / total

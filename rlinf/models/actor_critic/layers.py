@@ -10,7 +10,7 @@ from torch import nn
 
 from rlinf.models.actor_critic.options import Activation
 
-# What a linear layer gives is read by nobody else, so the rectifier may write over it.
+# A linear layer's output has no other reader, so the rectifier may write over it.
 _ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,
     "relu": partial(nn.ReLU, inplace=True),
@@ -29,7 +29,7 @@ def activation_module(name: Activation) -> nn.Module:
 
 
 def orthogonal(layer: nn.Linear | nn.Conv2d, gain: float = HIDDEN_GAIN) -> nn.Linear | nn.Conv2d:
-    """Initialise a layer in place: orthogonal weight of the given gain, zero bias."""
+    """Initialise a layer: orthogonal weight of the given gain, zero bias."""
     nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)

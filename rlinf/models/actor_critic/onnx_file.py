@@ -144,7 +144,7 @@ def _examples(space: spaces.Space) -> Arrays:
 def _require() -> Any:
     try:
         import onnxruntime
-        import onnxscript  # noqa: F401  (torch's exporter asks for it)
+        import onnxscript  # noqa: F401  (torch's exporter needs it)
     except ImportError as error:
         raise UserError(f"ONNX files need {error.name}: {install_command('onnx')}") from error
     return onnxruntime

@@ -105,25 +105,25 @@ class ActorCritic(PolicyOfHead):
         decided = positions.decisions(mask)
         full = bool(mask.all())
         whole = self.cell is not None or full or bool(decided.all())
-        # A policy without memory needs no padding: only the true decisions are computed, then put in their places.
-        places = None if whole else decided.nonzero(as_tuple=True)
+        # A policy without memory needs no padding: only the true decisions are computed, then put at their positions.
+        indices = None if whole else decided.nonzero(as_tuple=True)
         given = ObservationInputs.of(inputs)
-        flat = {n: _picked(given.observations[n], places) for n in self.encoder.leaves}
+        flat = {n: _picked(given.observations[n], indices) for n in self.encoder.leaves}
         actor, critic, _ = self._features(flat, given, decided.shape)
         parameters = self._distribution(actor, flat)
         # From here on every decision is a row with one chunk: [n, 1, K, D].
         chunks = (len(parameters), 1, positions.actions, positions.dimensions)
         executed = given.executed if positions.actions > 1 else None
-        acted = None if executed is None else _picked(executed, places)[:, None]
-        logprobs = self.head.log_prob(parameters, _picked(actions, places)).view(chunks)
+        acted = None if executed is None else _picked(executed, indices)[:, None]
+        logprobs = self.head.log_prob(parameters, _picked(actions, indices)).view(chunks)
         entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
         return PolicyOutput(
-            logprobs=self._in_place(positions.logprobs(logprobs, acted), places, mask, full),
-            entropy=None if entropy is None else self._in_place(positions.entropy(entropy, acted), places, mask, full),
-            values=self._in_place(positions.spread(self.value_head(critic)), places, mask, full),
+            logprobs=self._arranged(positions.logprobs(logprobs, acted), indices, mask, full),
+            entropy=None if entropy is None else self._arranged(positions.entropy(entropy, acted), indices, mask, full),
+            values=self._arranged(positions.spread(self.value_head(critic)), indices, mask, full),
         )
 
-    def _in_place(self, column: Tensor, indices: tuple[Tensor, ...] | None, mask: Tensor, full: bool) -> Tensor:
+    def _arranged(self, column: Tensor, indices: tuple[Tensor, ...] | None, mask: Tensor, full: bool) -> Tensor:
         """Arrange the positions [n, P] of flat decisions as [B, T]; ``full``: ``mask`` is true everywhere."""
         rows, parts = mask.shape[0], column.shape[1]
         if indices is None:

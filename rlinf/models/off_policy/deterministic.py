@@ -66,7 +66,7 @@ class DeterministicActorCritic(ActorAndCritics):
 
     loss_type = "td3"
     single_critic: ClassVar[bool] = False
-    """One critic judges, whatever `policy.num_critics` says."""
+    """One critic, whatever `policy.num_critics`."""
     head: TanhHead
     critic: CriticEnsemble
 

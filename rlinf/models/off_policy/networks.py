@@ -34,7 +34,7 @@ class OffPolicyNetworks(PolicyOfHead):
     remembers: ClassVar[bool] = False
     """Whether they have a memory, which `policy.recurrent` names."""
     loss_type: ClassVar[str]
-    """What is said of them in errors."""
+    """Their name in errors."""
     action_spaces: ClassVar[type[spaces.Space]] = spaces.Box
     """The action spaces that they are made for."""
 
@@ -56,8 +56,8 @@ class OffPolicyNetworks(PolicyOfHead):
                 "adv_type: gae with loss_type: actor_critic (PPO), or adv_type: grpo"
             )
         if self.remembers != (options.recurrent != "none"):
-            asked = f"{type(self).__name__} {'has' if self.remembers else 'has no'} memory"
-            raise ValueError(f"loss_type {self.loss_type}: {asked}, and policy.recurrent is {options.recurrent}")
+            memory = f"{type(self).__name__} {'has' if self.remembers else 'has no'} memory"
+            raise ValueError(f"loss_type {self.loss_type}: {memory}, and policy.recurrent is {options.recurrent}")
         if options.action_mask is not None and self.action_spaces is spaces.Box:
             raise SpaceError(
                 f"env.action_mask needs discrete actions, and loss_type: {self.loss_type} has continuous ones"

@@ -1,4 +1,4 @@
-"""The inputs of a decoder that reads text and pictures: embeddings with features at the pictures' places, positions."""
+"""The inputs of a decoder that reads text and pictures: embeddings with the pictures' features, positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlinf.models.vision.families import base_of
 from rlinf.models.vision.reading import PictureReader, Pixels, stacked
 
 
-class PlaceError(ValueError):
+class FeatureCountError(ValueError):
     """A sequence whose feature tokens are not those of its pictures."""
 
 
@@ -32,7 +32,7 @@ def decoder_inputs(
         rows, columns: [R, C] int64; a column is the token's position in its sequence.
 
     Raises:
-        PlaceError: the feature tokens of a sequence are not as many as its pictures have.
+        FeatureCountError: the feature tokens of a sequence are not as many as its pictures have.
     """
     tokens = sequences[rows, columns]
     embeddings = model.get_input_embeddings()(tokens.clamp(min=0))
@@ -51,7 +51,7 @@ def decoder_inputs(
         at = [position for uri in own for position in range(starts[distinct[uri]], starts[distinct[uri] + 1])]
         negative = sequences[row] < 0
         if int(negative.sum()) != len(at):
-            raise PlaceError(
+            raise FeatureCountError(
                 f"a sequence has {int(negative.sum())} feature tokens, and its {len(own)} pictures have {len(at)}"
             )
         index[row, negative] = torch.tensor(at, dtype=torch.int64, device=index.device)

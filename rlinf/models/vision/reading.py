@@ -167,7 +167,7 @@ def _new_processor(config: Any, vision: VisionConfig) -> Any:
 
 
 def _limit(config: Any, processor: Any, vision: VisionConfig) -> None:
-    """Bound the pixels of a picture as `policy.vision` says."""
+    """Bound the pixels of a picture by `policy.vision`."""
     if family_of(config) == FAMILIES["qwen2_vl"]:
         least, most = processor.size["shortest_edge"], processor.size["longest_edge"]
         least, most = vision.min_pixels or least, vision.max_pixels or most
@@ -189,7 +189,7 @@ def excluded_ids(config: Any, tokenizer: Any) -> tuple[int, ...]:
 
 
 def save_processor(reader: PictureReader, folder: Path | str) -> None:
-    """Write the image processor beside a model, as ``AutoImageProcessor`` reads it."""
+    """Write the image processor into a model's folder, as ``AutoImageProcessor`` reads it."""
     reader._processor.save_pretrained(str(folder))
 
 

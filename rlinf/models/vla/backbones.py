@@ -16,7 +16,7 @@ from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.vla.options import PatchInit, Stem
 
 # Convolutions before the patches of a vision tower that starts from random weights.
-# A linear patch embedding must learn a shape once for each place within a patch where it can lie. Convolutions learn it
+# A linear patch embedding must learn a shape once for each position within a patch. Convolutions learn it
 # once (Xiao et al. 2021, https://arxiv.org/abs/2106.14881), which a few thousand demonstrations suffice for.
 _FEWEST_CHANNELS = 24
 
@@ -64,10 +64,10 @@ SMALL_LANGUAGE: Mapping[str, Any] = {
     "num_attention_heads": 4,
     "num_key_value_heads": 4,
     # About 1 / sqrt(hidden_size), not the 0.02 of wide models: with that its attention starts all but uniform, and
-    # hundreds of steps pass before it looks anywhere.
+    # hundreds of steps pass before it is more than an average.
     "initializer_range": 0.1,
 }
-"""Where nobody names a language model: small enough for a laptop."""
+"""The default if no language model is named: small enough for a laptop."""
 SMALL_VISION: Mapping[str, Any] = {
     "model_type": "siglip_vision_model",
     "hidden_size": 96,
@@ -77,7 +77,7 @@ SMALL_VISION: Mapping[str, Any] = {
     "patch_size": 8,
     "vision_use_head": False,
 }
-"""Where nobody names a vision tower."""
+"""The default if no vision tower is named."""
 _HALF = (0.5, 0.5, 0.5)
 _MEAN_COLOUR_GAIN = 1.0
 """Of the part that is the same for all pixels: far above that of a random embedding, whose pixels average out."""

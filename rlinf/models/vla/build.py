@@ -46,7 +46,7 @@ def build_vla(
     language = language_config(language_path, options.language, tokenizer)
     if len(tokenizer) > language.vocab_size:
         raise PolicyError(
-            f"the tokenizer knows {len(tokenizer)} tokens and the language tower {language.vocab_size}: "
+            f"the tokenizer has {len(tokenizer)} tokens and the language tower {language.vocab_size}: "
             "set policy.tokenizer.path to the tower's own"
         )
     vision = None

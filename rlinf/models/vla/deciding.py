@@ -141,10 +141,10 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Compute log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
         decided = self.granularity.decisions(mask)
-        places = decided.nonzero(as_tuple=True)
+        indices = decided.nonzero(as_tuple=True)
         given = ObservationInputs.of(inputs)
-        leaves = {name: picked(leaf, *places) for name, leaf in given.observations.items()}
-        chosen, acted = actions[places], None if given.executed is None else given.executed[places]
+        leaves = {name: picked(leaf, *indices) for name, leaf in given.observations.items()}
+        chosen, acted = actions[indices], None if given.executed is None else given.executed[indices]
         # Under gradient the learner has cut the batch already; without, the bound is kept here.
         size = len(chosen) if torch.is_grad_enabled() else max(1, _TOKENS_AT_ONCE // self.tokens_per_decision)
         parts = []
@@ -156,9 +156,9 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
                 )
         logprobs, entropy, values = ([part[column] for part in parts] for column in range(3))
         return PolicyOutput(
-            logprobs=in_place(logprobs, places, mask),
-            entropy=in_place(entropy, places, mask) if with_entropy else None,
-            values=in_place(values, places, mask) if self.value_head is not None else None,
+            logprobs=_arranged(logprobs, indices, mask),
+            entropy=_arranged(entropy, indices, mask) if with_entropy else None,
+            values=_arranged(values, indices, mask) if self.value_head is not None else None,
         )
 
     def _positions_of(
@@ -253,11 +253,11 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         return policy
 
 
-def in_place(parts: list[Tensor], places: tuple[Tensor, ...], mask: Tensor) -> Tensor:
+def _arranged(parts: list[Tensor], indices: tuple[Tensor, ...], mask: Tensor) -> Tensor:
     """Arrange the positions [n, P] of decisions, in pieces laid end to end, as [B, T]; 0 where the mask is false."""
     if not parts:
         return torch.zeros(mask.shape, device=mask.device)
     column = torch.cat(parts)
     width = column.shape[1]
-    table = column.new_zeros(mask.shape[0], mask.shape[1] // width, width).index_put(places, column).flatten(1)
+    table = column.new_zeros(mask.shape[0], mask.shape[1] // width, width).index_put(indices, column).flatten(1)
     return torch.where(mask, table, 0.0)

@@ -51,7 +51,7 @@ class FlowChain(nn.Module):
         self.numbers, self.steps, self.draws = numbers, steps, draws
         self.noise_size = (steps + 1) * numbers
         self._points = draws * (numbers + 1)
-        # One number more, which nobody reads, where an action to imitate would be as long as a chain.
+        # One number more, which is not read, if an action to imitate would be as long as a chain.
         self.imitation_noise = self._points + int(numbers + self._points == self.noise_size)
         times = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
         left = torch.where(times == 1.0, 1.0 - times[1], 1.0 - times)[:-1]

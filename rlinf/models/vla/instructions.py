@@ -16,8 +16,8 @@ def require_instruction(names: Sequence[str], task: str | None) -> None:
     """Raise SpaceError if neither text leaves ``names`` nor ``task`` give an instruction."""
     if not names and task is None:
         raise SpaceError(
-            "the environment gives no instruction (no Text entry in its observation): say in policy.vla.task what "
-            "it is to do"
+            "the environment gives no instruction (no Text entry in its observation): write in policy.vla.task "
+            "what it is to do"
         )
 
 

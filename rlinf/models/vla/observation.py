@@ -118,10 +118,10 @@ class ImageTokens(nn.Module):
     def forward(self, inputs: Mapping[str, Tensor], words: Tensor) -> Tensor:
         """``words`` [N, width]: the code of the instruction, for a tower that is conditioned on it."""
         pixels = torch.stack([self._pixels(name, inputs[name]) for name in self.names], dim=1)
-        heard: AbstractContextManager[None] = nullcontext()
+        conditioned: AbstractContextManager[None] = nullcontext()
         if self.film is not None:
-            heard = self.film.applied_to(self.tower, words.repeat_interleave(len(self.names), dim=0))
-        with heard:
+            conditioned = self.film.applied_to(self.tower, words.repeat_interleave(len(self.names), dim=0))
+        with conditioned:
             seen = self.tower(pixel_values=pixels.flatten(0, 1)).last_hidden_state
         return self.project(seen).reshape(len(pixels), self.count, -1)
 

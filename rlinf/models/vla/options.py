@@ -77,7 +77,7 @@ class VlaOptions:
     """What one log-probability is of."""
     entropy_type: Level = "chunk_level"
     conditioning: Conditioning = "none"
-    """How the instruction reaches the vision tower; exports from before there was a choice do not say it."""
+    """How the instruction reaches the vision tower; exports from before there was a choice do not have the key."""
     patch_init: PatchInit = "random"
     """How the patch embedding of a tower without weights starts."""
     stem: Stem = "patches"

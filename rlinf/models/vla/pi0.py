@@ -119,9 +119,7 @@ class Pi0Policy(VisionLanguageAction):
         config: Any = PI0Config(**{name: value for name, value in options.pi0.items() if name != "model_type"})
         text = config.vlm_config.text_config
         if len(tokenizer) > min(text.vocab_size, config.vlm_config.image_token_id):
-            raise PolicyError(
-                f"the tokenizer knows {len(tokenizer)} tokens and PI0 {text.vocab_size}, one for pictures"
-            )
+            raise PolicyError(f"the tokenizer has {len(tokenizer)} tokens and PI0 {text.vocab_size}, one for pictures")
         leaves = sort_leaves(observation_space, options.cameras)
         self.cameras = tuple(leaves.images)
         if not self.cameras:
@@ -191,7 +189,7 @@ class Pi0Policy(VisionLanguageAction):
         """Compute the velocity [N, H M] at points [N, H M] and times [N]; the prefix stays as it was."""
         half = self.options.dtype == "bfloat16"
         with torch.autocast(self.mean.device.type, dtype=torch.bfloat16, enabled=half):
-            said = self.model(
+            output = self.model(
                 state=prefix.state,
                 noise=points.unflatten(1, (self.head.horizon, self.head.width)),
                 timestep=times,
@@ -200,7 +198,7 @@ class Pi0Policy(VisionLanguageAction):
                 past_key_values=prefix.cache,
             ).logits
         prefix.cache.crop(prefix.length - prefix.cache.get_seq_length())
-        velocity: Tensor = said.float().flatten(1)
+        velocity: Tensor = output.float().flatten(1)
         return velocity
 
 

@@ -87,7 +87,7 @@ class VlaPolicy(VisionLanguageAction):
     def read(self, leaves: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
         """Logits [N, Q, V] of the action tokens or the context of a flow, and values [N, rewards of a decision].
 
-        Without the leaf `ADVANTAGE` a flow that knows it acts as after positive decisions.
+        Without the leaf `ADVANTAGE` a flow that reads it acts as after positive decisions.
         """
         if self.indicator is None:
             return self._read(leaves, None)
@@ -110,9 +110,9 @@ class VlaPolicy(VisionLanguageAction):
             words = self.language.get_input_embeddings()(ids)
             parts, there = [words], [present]
             if self.images is not None:
-                place = 0 if self.options.order == "picture_first" else 1
-                parts.insert(place, self.images(leaves, mean_of_words(words, present)))
-                there.insert(place, present.new_ones(rows, self.images.count))
+                index = 0 if self.options.order == "picture_first" else 1
+                parts.insert(index, self.images(leaves, mean_of_words(words, present)))
+                there.insert(index, present.new_ones(rows, self.images.count))
             if self.state is not None:
                 parts.append(self.state(leaves))
             queries = self.queries.expand(rows, -1, -1)

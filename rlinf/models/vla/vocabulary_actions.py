@@ -21,8 +21,8 @@ def read_action_statistics(path: str, key: str | None, kept: list[int]) -> Actio
     statistics of a LeRobot data set. ``kept``: numbers that are not normalised, if the file has no mask.
     Raises PolicyError.
     """
-    place = Path(path).expanduser()
-    file = place if place.is_file() else next((place / name for name in _FILES if (place / name).exists()), None)
+    folder = Path(path).expanduser()
+    file = folder if folder.is_file() else next((folder / name for name in _FILES if (folder / name).exists()), None)
     if file is None:
         raise PolicyError(f"policy.vla.action_statistics: {path} is no file, and holds neither of {', '.join(_FILES)}")
     found: Any = parse_json(file.read_text())

@@ -242,7 +242,7 @@ def _off_policy_learner(
         config.learner.optimizer,
         seed=config.run.seed,
         replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
-        place=placement,
+        placement=placement,
         prior=_make_prior(config, policy, spaces),
         goals=_make_goals(config, spaces),
     )

@@ -21,7 +21,7 @@ from rlinf.config import Config
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
 from rlinf.datasets.conversation_files import Conversation, read_answers, unread_columns, unread_splits
-from rlinf.models.tokenizer_export import save_beside
+from rlinf.models.tokenizer_export import export_tokenizer
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.schema.learner import SftConfig
 from rlinf.train.assemble.conversations import policy_reader, response_ends
@@ -211,6 +211,6 @@ def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -
         evaluate=with_held_out_rows(None, learner, data.held_out, config.sft),
         warm_start_batch=data.train.batch,
         warm_start_preparation=warm_start_preparation(learner, config.sft),
-        write_policy_extras=functools.partial(save_beside, tokenizer, response_ends(config, tokenizer)),
+        write_policy_extras=functools.partial(export_tokenizer, tokenizer, response_ends(config, tokenizer)),
         notes={**setup.notes, **data.notes},
     )

@@ -17,7 +17,7 @@ from rlinf.cluster.weights.proof import WeightProof
 from rlinf.cluster.weights.transport import StoredWeights
 from rlinf.config import Config
 from rlinf.data.batch import Batch
-from rlinf.models.tokenizer_export import save_beside
+from rlinf.models.tokenizer_export import export_tokenizer
 from rlinf.rollouts.text.continuous.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
@@ -141,7 +141,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
         warm_start_batch=warm_start,
         warm_start_preparation=prepare_warm_start,
         reward_models=_learned_reward(setup, cluster, functools.partial(language_model, config, path)),
-        write_policy_extras=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
+        write_policy_extras=functools.partial(export_tokenizer, tokenizer, spec.eos_token_ids),
         overlaps=facts.overlaps,
         rendered=rollout.rendered,
         continuous=rollout if isinstance(rollout, ContinuousRollout) else None,

@@ -24,6 +24,6 @@ def test_the_home_folder_is_filled_in(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_variable_of_the_shell_is_refused(tmp_path: Path) -> None:
-    said = mistakes(write(tmp_path, "$SCRATCH/runs"))
-    assert "run.dir: $SCRATCH/runs names a variable of the shell, which is not filled in here." in said
-    assert "Write ${oc.env:NAME} for an environment variable" in said
+    message = mistakes(write(tmp_path, "$SCRATCH/runs"))
+    assert "run.dir: $SCRATCH/runs names a variable of the shell, which is not filled in here." in message
+    assert "Write ${oc.env:NAME} for an environment variable" in message

@@ -74,7 +74,7 @@ def test_other_names_and_promises_are_refused(name: str, words: str) -> None:
         loaded({name: 1})
 
 
-def test_without_vllm_a_sentence_says_that_nothing_was_checked(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_vllm_a_warning_reports_that_nothing_was_checked(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlinf.config.checks.engine_flags.engine_arguments", lambda: None)
     (warning,) = resolve(write("rollout: {sampler: vllm, vllm: {extra: {colour: 1}}}")).warnings
     assert "is not checked, because vLLM is not installed here" in warning

@@ -13,12 +13,12 @@ from rlinf.config import load
 SHARDS = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]
 
 
-def folder_with(place: Path, *files: str) -> Path:
-    place.mkdir(parents=True)
-    (place / "config.json").write_text('{"model_type": "qwen2"}')
+def folder_with(folder: Path, *files: str) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "qwen2"}')
     for file in files:
-        (place / file).write_text("{}")
-    return place
+        (folder / file).write_text("{}")
+    return folder
 
 
 def recipe(folder: Path, **sections: object) -> Path:
@@ -41,10 +41,10 @@ def test_a_folder_without_weights_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder_with(tmp_path / "model", "training_args.bin", "tokenizer.json")
-    said = mistakes(recipe(tmp_path, **sections))
-    assert f"{key}: model holds no weights: model.safetensors (or pytorch_model.bin) is missing." in said
-    assert "run.yaml:" in said
-    assert ("policy.architecture" in said) == (key == "policy.path")
+    message = mistakes(recipe(tmp_path, **sections))
+    assert f"{key}: model holds no weights: model.safetensors (or pytorch_model.bin) is missing." in message
+    assert "run.yaml:" in message
+    assert ("policy.architecture" in message) == (key == "policy.path")
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_weights_go_by_several_names(tmp_path: Path, file: str) -> None:
     assert load(recipe(tmp_path, policy={"architecture": None, "path": str(model)})).policy.path == str(model)
 
 
-def test_a_run_in_the_place_of_what_it_exported_is_named(tmp_path: Path) -> None:
+def test_a_run_instead_of_what_it_exported_is_named(tmp_path: Path) -> None:
     run = folder_with(tmp_path / "run")
     folder_with(run / "policy", "model.safetensors")
-    said = mistakes(recipe(tmp_path, policy={"architecture": None, "path": str(run)}))
-    assert f"Did you mean {run / 'policy'}?" in said
+    message = mistakes(recipe(tmp_path, policy={"architecture": None, "path": str(run)}))
+    assert f"Did you mean {run / 'policy'}?" in message

@@ -25,9 +25,11 @@ SIMULATOR = {
     ],
 )
 def test_a_metric_of_no_evaluation_is_refused_as_the_best(name: str, fix: str) -> None:
-    said = mistakes(QUICKSTART, f"checkpoint.best_metric={name}", "evaluation.samples=4", "evaluation.temperature=0.6")
-    assert f"checkpoint.best_metric: {name} is no metric of this run's evaluations." in said
-    assert fix in said
+    message = mistakes(
+        QUICKSTART, f"checkpoint.best_metric={name}", "evaluation.samples=4", "evaluation.temperature=0.6"
+    )
+    assert f"checkpoint.best_metric: {name} is no metric of this run's evaluations." in message
+    assert fix in message
 
 
 @pytest.mark.parametrize("name", ["eval/accuracy", "eval/pass@2", "eval/avg@4/ci_low", "eval/reward/algebra"])

@@ -1,4 +1,4 @@
-"""Simulator configurations that would not do what they say: each key is refused, with what to write instead."""
+"""Simulator configurations that would not do what they state: each key is refused, with what to write instead."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def simulator(algorithm: dict[str, object], **changes: object) -> dict[str, dict
         "algorithm": dict(algorithm),
     }
     for key, value in changes.items():
-        place: dict[str, object] = sections
+        section: dict[str, object] = sections
         *path, last = key.split(".")
         for name in path:
-            place = place.setdefault(name, {})  # type: ignore[assignment]
-        place[last] = value
+            section = section.setdefault(name, {})  # type: ignore[assignment]
+        section[last] = value
     return sections
 
 
@@ -169,7 +169,7 @@ VLA_REFUSED = [
     ("policy.hidden_sizes", [16], "is read only by simulator policies with policy.name: actor_critic"),
     ("policy.vla.vision.freeze", True, "would keep random weights"),
     ("policy.vla.prompt", "do it", "has no {instruction}"),
-    ("policy.vla.language.architecture", {"hidden_size": 8}, "does not say which architecture"),
+    ("policy.vla.language.architecture", {"hidden_size": 8}, "does not name its model_type"),
     ("policy.vla.image_std", [0.5, 0.5, 0.0], "needs three numbers above 0"),
     ("policy.vla.language.path", "/nowhere/at/all", "does not exist"),
     ("policy.value_head", True, "is not read by adv_type: grpo"),
@@ -237,8 +237,8 @@ def test_videos_fall_on_evaluations() -> None:
     [
         ("replay_batch_size", 250, "no number of sequences of 16. Set it to 256"),
         ("replay_start", 20, "less than one sequence of 24 decisions"),
-        ("n_step", 3, "know no returns of several steps"),
-        ("priority_exponent", 0.6, "know no priorities"),
+        ("n_step", 3, "have no returns of several steps"),
+        ("priority_exponent", 0.6, "have no priorities"),
     ],
 )
 def test_a_memory_needs_whole_sequences(name: str, value: float, message: str) -> None:

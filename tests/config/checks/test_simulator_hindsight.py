@@ -43,7 +43,7 @@ def test_all_that_does_not_go_with_it_is_reported_together() -> None:
     [
         ("algorithm.hindsight", "futures", "future"),
         ("algorithm.hindsight_goals", 0, "at least 1"),
-        ("policy.recurrent", "gru", "know no other goals"),
+        ("policy.recurrent", "gru", "have no other goals"),
     ],
 )
 def test_a_wrong_value_is_named(key: str, value: object, message: str) -> None:

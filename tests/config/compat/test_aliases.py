@@ -111,7 +111,7 @@ def test_the_algorithm_block_pasted_into_quickstart(tmp_path: Path) -> None:
     assert algorithm.early_stop_imp_ratio == 5.0
 
 
-def test_the_algorithm_block_in_the_place_of_ours(tmp_path: Path) -> None:
+def test_the_algorithm_block_instead_of_ours(tmp_path: Path) -> None:
     ours = [line for line in QUICKSTART.read_text().splitlines() if not line.startswith("algorithm:")]
     path = tmp_path / "replaced.yaml"
     path.write_text("\n".join(ours) + ALGORITHM_BLOCK)
@@ -256,7 +256,7 @@ def test_rlinfs_critic_counts_in_full() -> None:
         ("algorithm: {adv_type: grpo, reward_clip: 1}", [], ("token-mean", False)),
     ],
 )
-def test_what_a_file_says_itself_is_left_alone(
+def test_what_a_file_sets_itself_is_left_alone(
     write: Write, text: str, overrides: list[str], expected: tuple[str, bool]
 ) -> None:
     algorithm = load(write(text), overrides).algorithm

@@ -20,8 +20,8 @@ def objective(**options):
     return OffPolicyLearner(networks("discrete_sac"), algorithm, OptimizerConfig(lr=1e-2), seed=0).objective
 
 
-def say(layer, values):
-    """Makes a last layer say these values whatever it sees."""
+def set_outputs(layer, values):
+    """Make a last layer return these values for every input."""
     with torch.no_grad():
         layer.weight.zero_()
         layer.bias.copy_(torch.tensor(values))
@@ -34,10 +34,10 @@ def test_target_and_actor_by_hand():
     The actor's loss with the same values is -(1.5 + 0.121301).
     """
     made = objective(sac_alpha=0.1, replay_batch_size=1)
-    say(made.policy.head.logits, [math.log(p) for p in (0.5, 0.25, 0.125, 0.125)])
+    set_outputs(made.policy.head.logits, [math.log(p) for p in (0.5, 0.25, 0.125, 0.125)])
     for critics in (made.target.modules[1].critics, made.policy.critic.critics):
-        say(critics[0][-1], [1.0, 3.0, 0.0, 4.0])
-        say(critics[1][-1], [5.0, 2.0, 7.0, 4.0])
+        set_outputs(critics[0][-1], [1.0, 3.0, 0.0, 4.0])
+        set_outputs(critics[1][-1], [5.0, 2.0, 7.0, 4.0])
     entropy = 1.75 * math.log(2)
     drawn = Transitions(STATE, torch.tensor([1]), torch.ones(1), STATE, torch.tensor([0.9]))
     wanted = made.wanted(drawn, torch.tensor(0.1))
@@ -53,7 +53,7 @@ def test_target_and_actor_by_hand():
 @pytest.mark.parametrize(("probabilities", "step"), [((0.97, 0.01, 0.01, 0.01), 0.01), ((0.25,) * 4, -0.01)])
 def test_the_temperature_steers_the_entropy_to_98_percent_of_the_largest(probabilities, step):
     made = objective(replay_batch_size=1)
-    say(made.policy.head.logits, [math.log(p) for p in probabilities])
+    set_outputs(made.policy.head.logits, [math.log(p) for p in probabilities])
     drawn = Transitions(STATE, torch.tensor([1]), torch.ones(1), STATE, torch.tensor([0.9]))
     made.improve(drawn, torch.zeros(0), 0)
     assert float(made.temperature.log.detach()) == pytest.approx(step, rel=1e-3)  # Adam's first step is the rate

@@ -21,7 +21,7 @@ def learner(dueling=False, **options):
 
 
 def values_of(head, values):
-    """Makes a head say these values whatever it sees."""
+    """Make a head return these values for every input."""
     with torch.no_grad():
         head.advantages.weight.zero_()
         head.advantages.bias.copy_(torch.tensor(values))
@@ -70,9 +70,9 @@ def test_epsilon_falls_with_the_transitions_and_is_the_probability_of_a_random_a
     epsilon = float(policy.head.epsilon)
     assert shares.tolist() == pytest.approx([epsilon / 4 + (1 - epsilon) * (a == 1) for a in range(4)], abs=0.02)
     rows = played("dqn").inputs
-    said = policy.evaluate(rows, torch.ones(2, 20).long(), torch.ones(2, 20).bool())
-    assert said.logprobs.exp().unique().tolist() == pytest.approx([epsilon / 4 + 1 - epsilon])
-    assert all(math.isfinite(value) for value in said.entropy.flatten().tolist())
+    output = policy.evaluate(rows, torch.ones(2, 20).long(), torch.ones(2, 20).bool())
+    assert output.logprobs.exp().unique().tolist() == pytest.approx([epsilon / 4 + 1 - epsilon])
+    assert all(math.isfinite(value) for value in output.entropy.flatten().tolist())
     assert made.update(played("dqn"), step=1)["epsilon"] == pytest.approx(0.05)
 
 

@@ -111,12 +111,12 @@ def test_goals_are_of_the_strategy(strategy: str) -> None:
     """Goals are what later steps of the episode achieved, its last one, or any."""
     buffer = filled(episodes([4, 6, 5]))
     drawn = sampler(strategy, goals=1)(buffer, 4000, 1, torch.Generator().manual_seed(0), rank=0, size=1)
-    place = {tuple(row.tolist()): at for at, row in enumerate(buffer.whole_column("next_" + ACHIEVED)[:15, 0])}
+    index = {tuple(row.tolist()): at for at, row in enumerate(buffer.whole_column("next_" + ACHIEVED)[:15, 0])}
     last = [3] * 4 + [9] * 6 + [14] * 5
     seen: set[tuple[int, int]] = set()
     for goal, after in zip(drawn.inputs[DESIRED][:2000], drawn.next_inputs[ACHIEVED][:2000], strict=True):
-        if tuple(after.tolist()) in place:
-            seen.add((place[tuple(after.tolist())], place[tuple(goal.tolist())]))
+        if tuple(after.tolist()) in index:
+            seen.add((index[tuple(after.tolist())], index[tuple(goal.tolist())]))
     wanted = {
         (at, goal)
         for at in range(15)
@@ -163,9 +163,9 @@ def test_relabelled_transitions_are_those_of_stable_baselines3(strategy: str, mo
     generator = torch.Generator().manual_seed(3)
     ours = sampler(strategy)(buffer, count, 1, generator, rank=0, size=1)
     generator.manual_seed(3)
-    rows, places = buffer.draw(count, generator)
+    rows, columns = buffer.draw(count, generator)
     chance = torch.rand(count, dtype=torch.float64, generator=generator).numpy()[: int(0.8 * count)]
-    monkeypatch.setattr(np.random, "choice", lambda *_, **__: (rows * envs + places).numpy())
+    monkeypatch.setattr(np.random, "choice", lambda *_, **__: (rows * envs + columns).numpy())
     monkeypatch.setattr(np.random, "randint", lambda low, high: low + (chance * (high - low)).astype(int))
     got = theirs.sample(count)
     # Theirs has the kept ones first.
@@ -178,7 +178,7 @@ def test_relabelled_transitions_are_those_of_stable_baselines3(strategy: str, mo
     assert 0 < int((ours.rewards[: int(0.8 * count)] == 0.0).sum()) < int(0.8 * count)
 
 
-def test_ends_at_a_relabelled_goal_are_asked_of_the_environment() -> None:
+def test_ends_at_a_relabelled_goal_are_decided_by_the_environment() -> None:
     """A time limit is bootstrapped; where the environment tells of ends, a reached goal is not."""
     buffer = filled(episodes([5, 5, 5]))
     draw: dict[str, Any] = {"rank": 0, "size": 1}

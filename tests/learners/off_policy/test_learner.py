@@ -31,9 +31,9 @@ def settings(kind, **options):
     return AlgorithmConfig(target_update_every=2 if KINDS[kind]["loss_type"] == "dqn" else 1, **chosen)
 
 
-def make(kind, seed=0, place=None, **options):
+def make(kind, seed=0, placement=None, **options):
     algorithm = settings(kind, **options)
-    return OffPolicyLearner(networks(algorithm.loss_type, seed), algorithm, OPTIMIZER, seed=7, place=place)
+    return OffPolicyLearner(networks(algorithm.loss_type, seed), algorithm, OPTIMIZER, seed=7, placement=placement)
 
 
 # The others take longer, and keep the same parts in other numbers.
@@ -92,8 +92,8 @@ def test_several_ranks_make_the_update_of_one(kind, size, tmp_path):
     options = {"replay_capacity": 400, "replay_ratio": 0.1, "policy_delay": 1}
     together = Together(size)
     alone = make(kind, **options)
-    places = [Placement(rank=rank, size=size, ranks=together.of(rank)) for rank in range(size)]
-    gang = [make(kind, place=place, **options) for place in places]
+    placements = [Placement(rank=rank, size=size, ranks=together.of(rank)) for rank in range(size)]
+    gang = [make(kind, placement=placement, **options) for placement in placements]
     before = alone.weights(version=0).tensors
     with ThreadPoolExecutor(size) as threads:
         for step in range(3):
@@ -110,7 +110,7 @@ def test_several_ranks_make_the_update_of_one(kind, size, tmp_path):
     rows = torch.cat([learner.evaluate(batch)[0] for learner in gang])
     assert sorted(rows.tolist()) == [0, 1, 2, 3]
     for learner in gang:
-        learner.save(tmp_path / str(learner.place.rank))
+        learner.save(tmp_path / str(learner.placement.rank))
     assert [path.name for path in tmp_path.iterdir()] == ["0"]
 
 

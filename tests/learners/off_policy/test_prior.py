@@ -1,4 +1,4 @@
-"""Recorded transitions in every update (RLPD), against what the paper says."""
+"""Recorded transitions in every update (RLPD), as in the paper."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_transitions_end_where_episodes_do() -> None:
     ],
 )
 def test_a_time_limit_is_no_terminal_state(columns: dict[str, str], terminal: str) -> None:
-    """Ends A and B of two episodes, by what each column says of them."""
+    """Ends A and B of two episodes, by the values of each column."""
     found = recorded()
     ends = {"A": 2, "B": 4}
     kept = {name: values for name, values in found.columns.items() if name not in ("next.done", "next.terminated")}

@@ -21,10 +21,10 @@ def make_policy(kind="gru", seed=0):
     return networks("sac", seed, recurrent=kind, embedding_size=6)
 
 
-def make(policy, place=None, **options):
+def make(policy, placement=None, **options):
     chosen = {"gamma": 0.9, "replay_start": 20, "replay_batch_size": 16, "sequence_length": 4, "burn_in": 2, **options}
     algorithm = AlgorithmConfig(loss_type="sac", replay_capacity=60, **chosen)
-    return OffPolicyLearner(policy, algorithm, OptimizerConfig(lr=3e-3), seed=7, place=place)
+    return OffPolicyLearner(policy, algorithm, OptimizerConfig(lr=3e-3), seed=7, placement=placement)
 
 
 def fragments(policy, count):
@@ -53,8 +53,8 @@ def test_a_sequence_is_consecutive_and_begins_with_the_state_stored_before_it():
     assert ((rewards[:, :1] - warm) % 20 == torch.tensor([2.0, 1.0])).all()
     assert (drawn.state[:, 0] % 20 == warm[:, 0]).all()
     assert (drawn.next_inputs["observation"][:, 0] == drawn.rewards + 1).all()
-    assert len(set(rewards[:, 0].tolist())) == 20  # every place of the ring
-    # What nobody acted at does not count, and the rest of each update weighs 1 on average.
+    assert len(set(rewards[:, 0].tolist())) == 20  # every slot of the ring
+    # Positions without an action do not count, and the rest of each update weighs 1 on average.
     assert ((drawn.weights == 0) == (drawn.rewards == 9)).all()
     assert drawn.weights.view(2, -1).mean(1).tolist() == pytest.approx([1.0, 1.0])
 

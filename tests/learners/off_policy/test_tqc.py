@@ -65,8 +65,8 @@ def test_one_update_is_the_published_one_written_out():
         goal = drawn.rewards[:, None] + drawn.discounts[:, None] * (pooled - 0.2 * logprobs[:, None])
     total = torch.zeros(())
     for quantiles in policy.judge(drawn.inputs, drawn.actions):
-        for place, tau in enumerate(((torch.arange(5) + 0.5) / 5).tolist()):
-            error = goal - quantiles[:, place : place + 1]
+        for index, tau in enumerate(((torch.arange(5) + 0.5) / 5).tolist()):
+            error = goal - quantiles[:, index : index + 1]
             huber = torch.where(error.abs() <= 1, 0.5 * error**2, error.abs() - 0.5)
             total = total + (torch.where(error < 0, 1 - tau, tau) * huber).mean() / 5
     total.backward()

@@ -57,18 +57,18 @@ def test_an_episode_is_evaluated_as_its_decisions_one_by_one(observation_space, 
     inputs = {name: tensor.unflatten(0, (rows, positions)) for name, tensor in flat.items()}
     inputs["recurrent_state"] = torch.zeros(rows, policy.state_size)
     inputs["episode_start"] = torch.zeros(rows, positions, dtype=torch.bool)
-    state, actions, said = inputs["recurrent_state"], [], []
+    state, actions, outputs = inputs["recurrent_state"], [], []
     for position in range(positions):
         now = {name: tensor[:, position] for name, tensor in inputs.items() if name.startswith("observation")}
         chosen, output, state = decide(policy, now, seed=position, state=state)
         actions.append(chosen)
-        said.append(output)
+        outputs.append(output)
         for action in policy.env_actions(chosen.numpy()):
             assert action_space.contains(action.astype(action_space.dtype))
     mask = torch.ones(rows, positions, dtype=torch.bool)
     out = policy.evaluate(named_inputs(inputs), torch.stack(actions, 1), mask)
     for field in ("logprobs", "values", "entropy"):
-        acted = torch.cat([getattr(output, field) for output in said], 1)
+        acted = torch.cat([getattr(output, field) for output in outputs], 1)
         torch.testing.assert_close(getattr(out, field), acted, atol=1e-5, rtol=1e-5)
     out.logprobs.sum().backward()
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in policy.parameters())
@@ -173,8 +173,8 @@ def test_rows_of_padding_alone_are_evaluated_like_any(observation_space, action_
     inputs["recurrent_state"] = torch.zeros(2, policy.state_size)
     inputs["episode_start"] = torch.zeros(2, 3, dtype=torch.bool)
     actions = torch.zeros(2, 3, *policy.action_shape).to(torch.int64 if policy.noise_kind == "uniform" else None)
-    said = policy.evaluate(named_inputs(inputs), actions, torch.zeros(2, 3, dtype=torch.bool))
-    for column in (said.logprobs, said.entropy, said.values):
+    output = policy.evaluate(named_inputs(inputs), actions, torch.zeros(2, 3, dtype=torch.bool))
+    for column in (output.logprobs, output.entropy, output.values):
         assert column.shape == (2, 3)
         assert not column.any()
 

@@ -26,10 +26,10 @@ def make_policy(seed=0):
 def test_an_episode_is_evaluated_as_its_decisions_one_by_one():
     policy = make_policy()
     inputs = {"observation": torch.randn(6, 3)}
-    actions, said, _ = decide(policy, inputs, seed=0)
+    actions, output, _ = decide(policy, inputs, seed=0)
     whole = {"observation": inputs["observation"].unflatten(0, (2, 3))}
     again = policy.evaluate(named_inputs(whole), actions.unflatten(0, (2, 3)), torch.ones(2, 3, dtype=torch.bool))
-    torch.testing.assert_close(again.logprobs.flatten(), said.logprobs.flatten())
+    torch.testing.assert_close(again.logprobs.flatten(), output.logprobs.flatten())
     assert all(ARM.contains(action) for action in policy.env_actions(actions.numpy()))
     with pytest.raises(TypeError, match="continuous"):
         SoftActorCritic(STATE, spaces.Discrete(2), ActorCriticOptions())

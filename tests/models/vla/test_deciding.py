@@ -81,21 +81,21 @@ def test_one_pass_a_decision(layout: Layout, options: dict[str, Any]) -> None:
     assert PolicyFacts.of(worker._policy).tells
     # Three episodes side by side of three decisions at most; four decisions, and the values after the last of them.
     assert build.passes <= 3 if layout == "episodes" else build.passes == 5
-    said = worker._policy.evaluate(batch.inputs, batch.actions, batch.mask)
+    output = worker._policy.evaluate(batch.inputs, batch.actions, batch.mask)
     assert batch.mask.any()
     assert not bool(batch.mask.all())
-    torch.testing.assert_close(batch.rollout_logprobs, said.logprobs.detach(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(batch.rollout_logprobs, output.logprobs.detach(), atol=1e-6, rtol=0)
     if "value_head" in options:
-        assert said.values is not None
+        assert output.values is not None
         assert batch.old_values is not None
-        torch.testing.assert_close(batch.old_values, said.values.detach(), atol=1e-6, rtol=0)
+        torch.testing.assert_close(batch.old_values, output.values.detach(), atol=1e-6, rtol=0)
     worker.close()
 
 
-def test_a_learner_evaluates_again_where_that_is_asked_for_and_where_a_policy_gives_no_logprobs() -> None:
-    def recomputes(name: str, asked: bool | None) -> bool:
-        policy, learner = PolicyConfig(name=name), LearnerConfig(recompute_logprobs=asked)
+def test_a_learner_evaluates_again_if_configured_and_if_a_policy_gives_no_logprobs() -> None:
+    def recomputes(name: str, configured: bool | None) -> bool:
+        policy, learner = PolicyConfig(name=name), LearnerConfig(recompute_logprobs=configured)
         return recomputes_logprobs(Config(policy=policy, learner=learner))
 
-    assert [recomputes("vla", asked) for asked in (False, True)] == [False, True]
+    assert [recomputes("vla", configured) for configured in (False, True)] == [False, True]
     assert recomputes("actor_critic", False)

@@ -168,7 +168,7 @@ def test_a_run_is_imitation_then_reinforcement_and_goes_on_exactly(tmp_path):
     ("setting", "message"),
     [
         (["policy.vla.action_bins=16"], "action_bins is not read by policy.name: flow"),
-        (["rollout.temperature=0.5"], "policy.flow.noise_level says how much is explored"),
+        (["rollout.temperature=0.5"], "policy.flow.noise_level sets how much is explored"),
         (["policy.name=vla", "policy.flow.steps=8"], "is read only by policy.name: flow"),
         (["policy.flow.steps=1"], "must be at least 2"),
     ],

@@ -96,13 +96,13 @@ def test_acting_is_evaluating_and_every_part_has_a_gradient(tokenizer: Any) -> N
     """The prefix is read once and kept for all steps, under gradient too."""
     policy = build(tokenizer)
     leaves = observe(4)
-    actions, said, _ = decide(policy, leaves, seed=0)
+    actions, output, _ = decide(policy, leaves, seed=0)
     assert actions.shape == (4, 4 * 4 * 5)
     assert policy.env_actions(actions.numpy()).shape == (4, 3, 2)
     rows = {name: leaf.unflatten(0, (2, 2)) for name, leaf in leaves.items()}
     rows["executed"] = torch.ones(2, 2, 3, dtype=torch.bool)
     again = policy.evaluate(named_inputs(rows), actions.unflatten(0, (2, 2)), torch.ones(2, 6, dtype=torch.bool))
-    assert float((again.logprobs.flatten() - said.logprobs.flatten()).abs().max()) <= 1e-5
+    assert float((again.logprobs.flatten() - output.logprobs.flatten()).abs().max()) <= 1e-5
     with torch.no_grad():
         quiet = policy.evaluate(named_inputs(rows), actions.unflatten(0, (2, 2)), torch.ones(2, 6, dtype=torch.bool))
     assert float((again.logprobs - quiet.logprobs).abs().max()) <= 1e-6
@@ -116,7 +116,7 @@ def test_acting_is_evaluating_and_every_part_has_a_gradient(tokenizer: Any) -> N
 def test_only_what_is_carried_out_counts(tokenizer: Any) -> None:
     policy = build(tokenizer)
     leaves = observe(2)
-    actions, said, _ = decide(policy, leaves, seed=0)
+    actions, output, _ = decide(policy, leaves, seed=0)
     other = actions.clone().unflatten(1, (4, 4, 5))
     other[:, -1, 3] += 1.0  # the last point of the action behind the chunk
     other[:, -1, :, 2:] -= 1.0  # and the numbers that no action has
@@ -124,7 +124,7 @@ def test_only_what_is_carried_out_counts(tokenizer: Any) -> None:
     rows["executed"] = torch.ones(2, 1, 3, dtype=torch.bool)
     mask = torch.ones(2, 3, dtype=torch.bool)
     changed = policy.evaluate(named_inputs(rows), other.flatten(1)[:, None], mask)
-    torch.testing.assert_close(changed.logprobs, said.logprobs.view(2, 3), atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(changed.logprobs, output.logprobs.view(2, 3), atol=1e-4, rtol=1e-5)
     np.testing.assert_array_equal(policy.env_actions(other.flatten(1).numpy()), policy.env_actions(actions.numpy()))
     own = policy.own_actions(np.array([[[0.5, 1.0], [0.0, 2.0], [-1.0, 4.0]]], np.float32)).reshape(4, 5)
     assert own[2:].tolist() == [[-1.0, 1.0, 0, 0, 0], [-1.0, 1.0, 0, 0, 0]]
@@ -167,7 +167,7 @@ def test_an_export_comes_back(tokenizer: Any, tmp_path: Path) -> None:
     assert one.equal(two)
 
 
-def test_what_does_not_fit_is_said(tokenizer: Any) -> None:
+def test_what_does_not_fit_is_reported(tokenizer: Any) -> None:
     with pytest.raises(SpaceError, match=r"decides on 4 actions of at most 5 numbers, and here .*chunks is 9"):
         build(tokenizer, num_action_chunks=9)
 

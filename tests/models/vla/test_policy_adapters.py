@@ -1,4 +1,4 @@
-"""Low-rank adapters on the towers of a VLA policy: they are trained alone, and merged for whoever acts."""
+"""Low-rank adapters on the towers of a VLA policy: they are trained alone, and merged for acting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def adapted(**options: Any) -> VlaPolicy:
     return policy
 
 
-def said(policy: VlaPolicy) -> torch.Tensor:
+def logprobs_of(policy: VlaPolicy) -> torch.Tensor:
     tokens = torch.randint(0, 5, (4, 1, 6), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         everywhere = torch.ones(4, 1, dtype=torch.bool)
@@ -43,14 +43,14 @@ def move(policy: VlaPolicy) -> None:
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
 
 
-def test_adapters_start_as_no_change_and_are_merged_for_whoever_acts() -> None:
+def test_adapters_start_as_no_change_and_are_merged_for_acting() -> None:
     plain, policy = build(train_tokenizer(WORDS, vocab_size=300, split_words=True)), adapted()
-    assert torch.equal(said(plain), said(policy))
+    assert torch.equal(logprobs_of(plain), logprobs_of(policy))
     assert {name for name, _ in merged_weights(policy)} == plain.state_dict().keys()
     move(policy)
-    assert float((said(plain) - said(policy)).abs().max()) > 0.1
+    assert float((logprobs_of(plain) - logprobs_of(policy)).abs().max()) > 0.1
     plain.load_state_dict(dict(policy.weights()))
-    torch.testing.assert_close(said(plain), said(policy), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(logprobs_of(plain), logprobs_of(policy), atol=1e-5, rtol=1e-5)
 
 
 def test_towers_are_frozen_and_everything_else_is_trained() -> None:
@@ -64,12 +64,12 @@ def test_towers_are_frozen_and_everything_else_is_trained() -> None:
 
 def test_the_reference_is_what_was_copied() -> None:
     policy = adapted()
-    before, kept = said(policy), policy.copied_adapters()
+    before, kept = logprobs_of(policy), policy.copied_adapters()
     move(policy)
-    now = said(policy)
+    now = logprobs_of(policy)
     with policy.reference(kept):
-        assert torch.equal(said(policy), before)
-    assert torch.equal(said(policy), now)
+        assert torch.equal(logprobs_of(policy), before)
+    assert torch.equal(logprobs_of(policy), now)
 
 
 def test_a_layer_that_no_tower_has_is_reported() -> None:

@@ -63,11 +63,11 @@ def test_actions_become_the_networks_numbers_and_back(family: str, folders: Call
 def test_acting_is_evaluating_and_every_part_has_a_gradient(family: str, folders: Callable[[str], Path]) -> None:
     policy = build(family, folders(family), value_head=True, num_action_chunks=3)
     leaves = leaves_of(family)
-    actions, said, _ = decide(policy, leaves, seed=0)
+    actions, output, _ = decide(policy, leaves, seed=0)
     rows = {name: leaf[:, None] for name, leaf in leaves.items()} | {"executed": torch.ones(2, 1, 3, dtype=torch.bool)}
     again = policy.evaluate(named_inputs(rows), actions[:, None], torch.ones(2, 3, dtype=torch.bool))
-    assert said.logprobs.shape == again.logprobs.shape == (2, 3)
-    assert float((again.logprobs.detach() - said.logprobs).abs().max()) <= 1e-3
+    assert output.logprobs.shape == again.logprobs.shape == (2, 3)
+    assert float((again.logprobs.detach() - output.logprobs).abs().max()) <= 1e-3
     (again.logprobs.sum() + again.values.sum()).backward()
     moved = {name for name, part in policy.named_parameters() if part.grad is not None and part.grad.abs().sum() > 0}
     for part in ("vision", "projector", "words", "reader.layers.0", "expert.layers.1", "action_in_proj"):
@@ -146,7 +146,7 @@ def test_an_export_acts_alike_and_is_written_in_the_originals_layout(
     assert error(family, again) <= TOLERANCE  # type: ignore[arg-type]
     again.write_published(tmp_path / "lerobot")  # type: ignore[attr-defined]
     assert error(family, build(family, tmp_path / "lerobot")) <= TOLERANCE
-    theirs, ours = (FlowCheckpoint.read(str(place)) for place in (folders(family), tmp_path / "lerobot"))
+    theirs, ours = (FlowCheckpoint.read(str(path)) for path in (folders(family), tmp_path / "lerobot"))
     assert theirs == ours
 
 
@@ -166,8 +166,8 @@ def test_the_original_code_loads_exports_and_acts_alike(folders: Callable[[str],
         policy.write_published(tmp_path / family)
         made.append(acted(policy, leaves_of(family)))
         assert error(family, policy) > 100 * TOLERANCE
-    places = [str(tmp_path / family) for family in small.FAMILIES]
-    for ours, theirs in zip(made, small.acted_by_original(interpreter, places), strict=True):
+    paths = [str(tmp_path / family) for family in small.FAMILIES]
+    for ours, theirs in zip(made, small.acted_by_original(interpreter, paths), strict=True):
         assert np.abs(ours - np.array(theirs)).max() <= TOLERANCE
 
 
@@ -175,12 +175,12 @@ def test_the_original_code_loads_exports_and_acts_alike(folders: Callable[[str],
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("family", ["smolvla", "pi0", "pi05"])
 def test_a_run_imitates_learns_exports_and_goes_on_exactly(family: str, tmp_path: Path) -> None:
-    place = tmp_path / family
-    small.write_checkpoint(family, place)
-    small.fit_checkpoint(place, camera="image", state=2, action=2)
+    original = tmp_path / family
+    small.write_checkpoint(family, original)
+    small.fit_checkpoint(original, camera="image", state=2, action=2)
     chosen = [
         "policy={name: flow, value_head: true}",
-        f"policy.flow.checkpoint={{path: {place}, train: {'expert' if family == 'pi05' else 'all'}, steps: 2}}",
+        f"policy.flow.checkpoint={{path: {original}, train: {'expert' if family == 'pi05' else 'all'}, steps: 2}}",
         "env={id: rlinf_envs:rlinf/Tabletop-v0, num_envs: 2, num_action_chunks: 3}",
         "env.kwargs={bodies: 1, max_steps: 8, image_size: 32}",
         "sft={steps: 2, demonstrations: 2, batch_size: 4}",
@@ -196,7 +196,7 @@ def test_a_run_imitates_learns_exports_and_goes_on_exactly(family: str, tmp_path
 
     cut = continued_run(str(file), chosen, tmp_path)
     assert export([str(cut), str(tmp_path / "out"), "--layout", "lerobot"]) == 0
-    theirs, ours = (FlowCheckpoint.read(str(folder)) for folder in (place, tmp_path / "out" / "lerobot"))
+    theirs, ours = (FlowCheckpoint.read(str(folder)) for folder in (original, tmp_path / "out" / "lerobot"))
     assert theirs == ours
     before, after = theirs.weights(), ours.weights()
     moved = {name for name in before if not before[name].equal(after[name]) and "lm_head" not in name}

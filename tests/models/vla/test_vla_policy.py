@@ -87,20 +87,24 @@ def as_positions(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_a_decision_is_evaluated_alike_whatever_else_is_in_the_batch(tokenizer: Any, temperature: float) -> None:
     policy, inputs = build(tokenizer, temperature=temperature), observe(7)
-    tokens, said, _ = decide(policy, inputs, seed=0)
+    tokens, output, _ = decide(policy, inputs, seed=0)
     whole = policy.evaluate(named_inputs(as_positions(inputs)), tokens[:, None], torch.ones(7, 1, dtype=torch.bool))
-    assert said.entropy is not None
-    assert said.values is not None
+    assert output.entropy is not None
+    assert output.values is not None
     assert whole.entropy is not None
     assert whole.values is not None
-    for mine, theirs in ((whole.logprobs, said.logprobs), (whole.entropy, said.entropy), (whole.values, said.values)):
+    for mine, theirs in (
+        (whole.logprobs, output.logprobs),
+        (whole.entropy, output.entropy),
+        (whole.values, output.values),
+    ):
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
     for rows in (slice(0, 1), slice(2, 5)):  # instructions of other lengths are padded otherwise
         part = {name: leaf[rows] for name, leaf in inputs.items()}
         alone = policy.evaluate(
             named_inputs(as_positions(part)), tokens[rows, None], torch.ones(len(tokens[rows]), 1, dtype=torch.bool)
         )
-        torch.testing.assert_close(alone.logprobs, said.logprobs[rows], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(alone.logprobs, output.logprobs[rows], atol=1e-5, rtol=1e-5)
 
 
 def test_words_after_the_picture_are_another_policy_that_evaluates_as_it_acts(tokenizer: Any) -> None:
@@ -120,10 +124,10 @@ def test_words_after_the_picture_are_another_policy_that_evaluates_as_it_acts(to
 
 def test_an_instruction_is_read_in_its_prompt(tokenizer: Any) -> None:
     inputs = observe(3)
-    asked = build(tokenizer, prompt="touch the {instruction}", max_instruction_tokens=24)
-    ids, present = asked.instructions(inputs, 3, torch.device("cpu"))
-    said = tokenizer.decode(ids[0][present[0]][:-1])
-    assert said.split() == ["touch", "the", *WORDS[0].split()]
+    policy = build(tokenizer, prompt="touch the {instruction}", max_instruction_tokens=24)
+    ids, present = policy.instructions(inputs, 3, torch.device("cpu"))
+    text = tokenizer.decode(ids[0][present[0]][:-1])
+    assert text.split() == ["touch", "the", *WORDS[0].split()]
 
 
 @pytest.mark.parametrize("level", ["action_level", "token_level"])
@@ -136,11 +140,11 @@ def test_finer_positions_add_up_to_the_decision_without_what_was_not_carried_out
     tokens = torch.randint(0, 5, (4, 1, 6), generator=torch.Generator().manual_seed(0))
     inputs["executed"] = torch.tensor([[[True, True, False]]]).repeat(4, 1, 1)
     acted = torch.arange(parts) < parts * 2 // 3
-    said = fine.evaluate(named_inputs(inputs), tokens, acted.repeat(4, 1))
+    output = fine.evaluate(named_inputs(inputs), tokens, acted.repeat(4, 1))
     whole = coarse.evaluate(named_inputs(inputs), tokens, torch.ones(4, 1, dtype=torch.bool))
-    torch.testing.assert_close(said.logprobs.sum(1), whole.logprobs[:, 0])
-    assert said.logprobs.shape == (4, parts)
-    assert not said.logprobs[:, parts * 2 // 3 :].any()
+    torch.testing.assert_close(output.logprobs.sum(1), whole.logprobs[:, 0])
+    assert output.logprobs.shape == (4, parts)
+    assert not output.logprobs[:, parts * 2 // 3 :].any()
     assert decide(fine, observe(4))[1].logprobs.shape == (4, parts)
 
 
@@ -153,7 +157,7 @@ def test_frequencies_of_drawn_tokens_are_the_probabilities(tokenizer: Any) -> No
     assert int(policy.head.sample(logits[:1], torch.tensor([[0.99999999]]))[0, 0]) == 4
 
 
-def test_masked_positions_cost_nothing_and_say_nothing(tokenizer: Any) -> None:
+def test_masked_positions_cost_nothing_and_give_nothing(tokenizer: Any) -> None:
     policy, inputs = build(tokenizer), observe(6)
     rows = {name: leaf.unflatten(0, (2, 3)) for name, leaf in inputs.items()}
     tokens = torch.zeros(2, 3, policy.head.count, dtype=torch.int64)
@@ -197,12 +201,12 @@ def test_bins_span_the_bounds_and_come_back(tokenizer: Any) -> None:
 def test_discrete_actions_of_different_sizes_draw_only_what_exists(tokenizer: Any) -> None:
     arm = spaces.MultiDiscrete([2, 5], start=[1, -2])
     policy, inputs = build(tokenizer, arm=arm, num_action_chunks=1), observe(64)
-    tokens, said, _ = decide(policy, inputs, seed=0)
+    tokens, output, _ = decide(policy, inputs, seed=0)
     assert int(tokens[:, 0].max()) == 1
     assert all(arm.contains(action) for action in policy.env_actions(tokens.numpy()))
-    assert bool(torch.isfinite(said.logprobs).all())
-    assert said.entropy is not None
-    assert bool(torch.isfinite(said.entropy).all())
+    assert bool(torch.isfinite(output.logprobs).all())
+    assert output.entropy is not None
+    assert bool(torch.isfinite(output.entropy).all())
     assert np.array_equal(policy.own_actions(policy.env_actions(tokens.numpy())), tokens.numpy())
 
 
@@ -243,7 +247,7 @@ def test_an_export_goes_on_in_no_other_environment(tokenizer: Any, tmp_path: Pat
     )
     config = load(file)
     parts = dict(SPACE.spaces)
-    # An environment of another interpreter does not say which characters its texts have.
+    # An environment of another interpreter does not declare which characters its texts have.
     make_policy(config, spaces.Dict({**parts, "instruction": spaces.Text(32, charset="ab")}), ARM)
     for name, other in {"image": spaces.Box(0, 255, (32, 32, 3), np.uint8), "instruction": spaces.Text(40)}.items():
         with pytest.raises(UserError, match=f"its observation.{name} space is "):
@@ -289,7 +293,7 @@ def test_towers_come_from_hugging_face_folders(tokenizer: Any, tmp_path: Path) -
 
 
 def test_attention_of_the_small_language_tower_does_not_start_uniform(tokenizer: Any) -> None:
-    """With the 0.02 of wide models its logits differ by 0.04, and pictures are not looked at for hundreds of steps."""
+    """With the 0.02 of wide models its logits differ by 0.04, and pictures have no effect for hundreds of steps."""
     torch.manual_seed(3)
     tower = random_tower(language_config(None, {}, tokenizer))
     hidden = torch.randn(256, tower.config.hidden_size)
@@ -300,12 +304,12 @@ def test_attention_of_the_small_language_tower_does_not_start_uniform(tokenizer:
         assert 0.5 < logits.std().item() < 2.0
 
 
-def test_a_tokenizer_that_knows_more_than_the_tower_is_refused(tokenizer: Any) -> None:
+def test_a_tokenizer_larger_than_the_tower_is_refused(tokenizer: Any) -> None:
     with pytest.raises(VocabularyError, match=r"the tokenizer has .* tokens, and .* embeds 10"):
         build(tokenizer, language={**LANGUAGE, "vocab_size": 10})
 
 
-def test_film_lets_the_tower_hear_the_instruction(tokenizer: Any) -> None:
+def test_film_conditions_the_tower_on_the_instruction(tokenizer: Any) -> None:
     """It starts as no change; then what the tower sees depends on the words, of every row on its own."""
     policy, plain = build(tokenizer, conditioning="film"), build(tokenizer)
     assert policy.images is not None
@@ -314,19 +318,19 @@ def test_film_lets_the_tower_hear_the_instruction(tokenizer: Any) -> None:
     inputs = {name: leaf[:1].expand_as(leaf) if "instruction" not in name else leaf for name, leaf in inputs.items()}
     words = torch.randn(3, LANGUAGE["hidden_size"])  # type: ignore[call-overload]
     with torch.no_grad():
-        unheard = policy.images(inputs, words)
-        assert torch.equal(unheard, plain.images(inputs, words)) if plain.images is not None else False
+        plain_output = policy.images(inputs, words)
+        assert torch.equal(plain_output, plain.images(inputs, words)) if plain.images is not None else False
         for layer in policy.images.film.layers:
             layer.weight.normal_(std=0.3)  # type: ignore[operator]
-        heard = policy.images(inputs, words)
-        assert not torch.allclose(heard[0], heard[1])
+        conditioned = policy.images(inputs, words)
+        assert not torch.allclose(conditioned[0], conditioned[1])
         alone = policy.images({name: leaf[1:2] for name, leaf in inputs.items()}, words[1:2])
-        assert torch.allclose(alone[0], heard[1], atol=1e-5)
+        assert torch.allclose(alone[0], conditioned[1], atol=1e-5)
         logits, _ = policy.read(inputs)
     assert not torch.allclose(logits[0], logits[1])
 
 
-def test_a_copy_hears_its_own_weights(tokenizer: Any) -> None:
+def test_a_copy_uses_its_own_weights(tokenizer: Any) -> None:
     """The reference policy is a copy: training must not reach into it."""
     policy = build(tokenizer, conditioning="film")
     reference, inputs = copy.deepcopy(policy), observe(2)
@@ -341,7 +345,7 @@ def test_a_copy_hears_its_own_weights(tokenizer: Any) -> None:
 
 
 def test_a_position_independent_patch_embedding_reads_colour_wherever_it_lies(tokenizer: Any) -> None:
-    """A spot of four pixels at any place of a patch: its codes are alike, and were not."""
+    """A spot of four pixels at any position of a patch: its codes are alike, and were not."""
     alike = {}
     for start in ("random", "position_independent"):
         policy = build(tokenizer, patch_init=start)

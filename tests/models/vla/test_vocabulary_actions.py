@@ -29,7 +29,7 @@ STATISTICS = {"q01": [-2.0, 0.0, 0.0], "q99": [2.0, 5.1, 1.0], "mask": [1.0, 1.0
 
 
 def test_bins_and_quantiles_by_hand() -> None:
-    """256 edges are 2/255 apart, so number k (from 0) of the 255 middles is -1 + (2k + 1) / 255.
+    """256 edges at steps of 2/255, so number k (from 0) of the 255 middles is -1 + (2k + 1) / 255.
 
     x = (1, 6, -1) with q01 = (-2, 0), q99 = (2, 5.1) is (0.5, 1, -1) when clipped; the last is taken as it is.
     0.5 reaches 1 + floor(1.5 x 255 / 2) = 192 edges: id V - 192, token 191, decoded as -1 + 383 / 255 = 0.50196, which
@@ -105,7 +105,7 @@ def test_the_last_ids_of_a_checkpoint_decide_at_first(tmp_path: Path, tied: bool
     assert np.array_equal(again.own_actions(acted), np.minimum(one.numpy(), 254))
 
 
-def test_cameras_are_read_in_the_order_that_is_asked_for() -> None:
+def test_cameras_are_read_in_the_configured_order() -> None:
     tokenizer = train_tokenizer(WORDS, vocab_size=300, split_words=True)
     two = spaces.Dict({**SPACE.spaces, "wrist": spaces.Box(0, 255, (24, 24, 3), np.uint8)})
     swapped = build(tokenizer, two, cameras=("wrist", "image"))

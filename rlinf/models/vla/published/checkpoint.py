@@ -342,13 +342,13 @@ def _why(family: str, name: str) -> tuple[str, bool]:
     if name.startswith(_TRAINING):
         return f"of LeRobot's own training; learner and sft have their keys ({family})", False
     if name == "rtc_config":
-        return "a request to the policy server says how a chunk is guided (previous, delay)", False
+        return "a request to the policy server sets how a chunk is guided (previous, delay)", False
     return UNKNOWN, True
 
 
 def _require_supported(checkpoint: FlowCheckpoint) -> None:
     config = checkpoint.config
-    place = f"policy.flow.checkpoint.path: {checkpoint.folder}/config.json"
+    file = f"policy.flow.checkpoint.path: {checkpoint.folder}/config.json"
     refused = {
         "use_relative_actions": "actions relative to the state are not undone here",
         "use_delta_joint_actions_aloha": "the original does not have them either",
@@ -356,11 +356,11 @@ def _require_supported(checkpoint: FlowCheckpoint) -> None:
     }
     for key, why in refused.items():
         if config.get(key):
-            raise PolicyError(f"{place} has {key}: true, which is not supported: {why}")
+            raise PolicyError(f"{file} has {key}: true, which is not supported: {why}")
     if config.get("n_obs_steps", 1) != 1:
-        raise PolicyError(f"{place} has n_obs_steps: {config['n_obs_steps']}; supported is 1")
+        raise PolicyError(f"{file} has n_obs_steps: {config['n_obs_steps']}; supported is 1")
     if config.get("num_expert_layers", -1) not in (-1, 0, config.get("num_vlm_layers")):
-        raise PolicyError(f"{place} has num_expert_layers: {config['num_expert_layers']}; supported is -1 (as many)")
+        raise PolicyError(f"{file} has num_expert_layers: {config['num_expert_layers']}; supported is -1 (as many)")
     unknown = [part.name for part in checkpoint.unread() if ": step " in part.name]
     if unknown:
         raise PolicyError(f"policy.flow.checkpoint.path: {checkpoint.folder}: {', '.join(unknown)} is not known")

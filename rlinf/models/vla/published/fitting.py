@@ -52,7 +52,7 @@ def load_tensors(
 def unfit_tensors(checkpoint: FlowCheckpoint | GrootCheckpoint | OpenVlaCheckpoint) -> dict[str, list[str]]:
     """Find the tensors that loading would refuse, by problem, without reading any.
 
-    Raises PolicyError if a size cannot be read off, or without the tokenizer that says what SmolVLA's words are.
+    Raises PolicyError if a size cannot be read off, or without the tokenizer that splits SmolVLA's words.
     """
     try:
         with torch.device("meta"):

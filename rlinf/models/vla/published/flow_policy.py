@@ -110,8 +110,8 @@ def paired_cameras(
 ) -> dict[str, str]:
     """Map the checkpoint's pictures, in their order, to images of an observation space.
 
-    ``chosen`` (`policy.flow.checkpoint.cameras`) says which, `none` that there is none; otherwise the last parts of
-    both names agree, or there is one of each. Raises SpaceError, which names both sides.
+    ``chosen`` (`policy.flow.checkpoint.cameras`) maps them, `none` to no image; otherwise the last parts of both names
+    agree, or there is one of each. Raises SpaceError, which names both sides.
     """
     images = list(sort_leaves(space).images)
     known = {name.removeprefix("observation."): name for name in images}
@@ -134,8 +134,8 @@ def paired_cameras(
     if missing or not result:
         raise SpaceError(
             f"policy.flow.checkpoint.cameras: no image for {', '.join(missing) or 'any camera'}. The checkpoint sees "
-            f"{', '.join(checkpoint.cameras)}; the observation has {', '.join(known) or 'no image'}. Say which is "
-            f"which ({{{checkpoint.cameras[0]}: {next(iter(known), 'image')}}}), or {NO_CAMERA}"
+            f"{', '.join(checkpoint.cameras)}; the observation has {', '.join(known) or 'no image'}. Write which "
+            f"is which ({{{checkpoint.cameras[0]}: {next(iter(known), 'image')}}}), or {NO_CAMERA}"
         )
     return result
 

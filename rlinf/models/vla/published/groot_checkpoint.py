@@ -318,9 +318,9 @@ def require_supported(checkpoint: GrootCheckpoint, folder: Path) -> None:
             raise PolicyError(f"{file} has {name}: {flat.get(name)!r}, which is not supported: {value!r} is")
     if config.get("use_alternate_vl_dit", True) and not flat.get("diffusion_model_cfg.interleave_self_attention"):
         raise PolicyError(f"{file}: use_alternate_vl_dit needs diffusion_model_cfg.interleave_self_attention: true")
-    looks = checkpoint.backbone["vision_config"]["deepstack_visual_indexes"]
-    if len(looks) >= int(config["select_layer"]):
-        raise PolicyError(f"{file}: select_layer: {config['select_layer']} is not above the {len(looks)} of pictures")
+    seeing = checkpoint.backbone["vision_config"]["deepstack_visual_indexes"]
+    if len(seeing) >= int(config["select_layer"]):
+        raise PolicyError(f"{file}: select_layer: {config['select_layer']} is not above the {len(seeing)} of pictures")
     for kind in ("state", "action"):
         for key in checkpoint.modality(kind)["modality_keys"]:
             missing = {"mean", *checkpoint.kinds_of_ends} - checkpoint.statistics[kind].get(key, {}).keys()

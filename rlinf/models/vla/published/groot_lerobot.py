@@ -32,7 +32,7 @@ _PACK, _ENCODE = "groot_n1_7_pack_inputs_v1", "groot_n1_7_vlm_encode_v1"
 _DECODE, _UNPACK = "groot_n1_7_action_decode_v1", "groot_action_unpack_unnormalize_v2"
 _SCALED = ("observation.state", "action")
 _TUNED = "policy.flow.checkpoint.train decides"
-_GUIDED = "a request to the policy server says how a chunk is guided (previous, delay)"
+_GUIDED = "a request to the policy server sets how a chunk is guided (previous, delay)"
 _OF_PACK = ("formalize_language", "clip_outliers", "use_percentiles", "state_dropout_prob")
 
 

@@ -1,7 +1,7 @@
 """The network of GR00T N1.7: a Qwen3-VL reads pictures and words, and a diffusion transformer moves a chunk of actions.
 
 N decisions, P positions that the backbone has read, H actions of M numbers. Projections of states and actions have
-weights for each embodiment; those of one are computed. Names of parts differ from the checkpoint's (`PLACES`).
+weights for each embodiment; those of one are computed. Names of parts differ from the checkpoint's (`PREFIXES`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
 from rlinf.models.vla.published.layers import attend
 
 _HEAD = "action_head."
-PLACES = {
+PREFIXES = {
     "backbone.model.model.": "backbone.",
     f"{_HEAD}model.timestep_encoder.timestep_embedder.linear_1.": "mover.time_in.",
     f"{_HEAD}model.timestep_encoder.timestep_embedder.linear_2.": "mover.time_out.",
@@ -260,8 +260,8 @@ def own_groot_names(checkpoint: GrootCheckpoint) -> dict[str, str]:
     for name in checkpoint.shapes:
         if name in checkpoint.without_effect():
             continue
-        beginning = next((beginning for beginning in PLACES if name.startswith(beginning)), "")
-        own = PLACES.get(beginning, "") + name.removeprefix(beginning)
+        beginning = next((beginning for beginning in PREFIXES if name.startswith(beginning)), "")
+        own = PREFIXES.get(beginning, "") + name.removeprefix(beginning)
         for theirs, ours in _IN_BLOCK.items():
             own = own.replace(theirs, ours)
         result[name] = own

@@ -35,9 +35,9 @@ _WITHOUT_EFFECT = {
     **dict.fromkeys(("tune_llm", "tune_visual", "tune_top_llm_layers", "tune_projector"), _TUNED),
     **dict.fromkeys(("tune_diffusion_model", "tune_vlln"), _TUNED),
     "use_flash_attention": "attention is computed by torch",
-    "backbone_model_type": "the backbone's own config.json says it",
+    "backbone_model_type": "the backbone's own config.json has it",
     "model_revision": "the newest is fetched",
-    "rtc_ramp_rate": "a request to the policy server says how a chunk is guided (previous, delay)",
+    "rtc_ramp_rate": "a request to the policy server sets how a chunk is guided (previous, delay)",
 }
 OF_PICTURES = (
     "image_crop_size",

@@ -30,19 +30,21 @@ class DecoderSizes:
     head_dim: int
     inverse_waves: bool = False
     """Whether angles are positions times inverse wavelengths, as transformers rounds them, not divided by wavelengths:
-    float32 tells the two apart after some hundred positions."""
+    float32 distinguishes the two after some hundred positions."""
 
     @classmethod
-    def of(cls, shapes: Mapping[str, Sequence[int]], place: str, head_dim: int) -> DecoderSizes:
-        """Read sizes off the shapes of a checkpoint's tensors ``place``layers.0..."""
-        layers = len({name.removeprefix(place).split(".")[1] for name in shapes if name.startswith(f"{place}layers.")})
-        queries, width = shapes[f"{place}layers.0.self_attn.q_proj.weight"]
+    def of(cls, shapes: Mapping[str, Sequence[int]], prefix: str, head_dim: int) -> DecoderSizes:
+        """Read sizes off the shapes of a checkpoint's tensors ``prefix``layers.0..."""
+        layers = len(
+            {name.removeprefix(prefix).split(".")[1] for name in shapes if name.startswith(f"{prefix}layers.")}
+        )
+        queries, width = shapes[f"{prefix}layers.0.self_attn.q_proj.weight"]
         return cls(
             layers=layers,
             width=width,
-            inner=shapes[f"{place}layers.0.mlp.up_proj.weight"][0],
+            inner=shapes[f"{prefix}layers.0.mlp.up_proj.weight"][0],
             heads=queries // head_dim,
-            kv_heads=shapes[f"{place}layers.0.self_attn.k_proj.weight"][0] // head_dim,
+            kv_heads=shapes[f"{prefix}layers.0.self_attn.k_proj.weight"][0] // head_dim,
             head_dim=head_dim,
         )
 
@@ -157,7 +159,7 @@ class Layer(nn.Module):
     def forward(
         self, hidden: Tensor, positions: Tensor, mask: Tensor, before: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Pass [N, L, width] at positions [N, L] that see what ``mask`` [N, L, S] says; S counts those ``before``.
+        """Pass [N, L, width] at positions [N, L] that attend where ``mask`` [N, L, S] is true; S includes ``before``.
 
         ``before``: keys and values [N, S - L, G, D] of earlier positions. Returns the layer's output, and keys and
         values of all S positions.

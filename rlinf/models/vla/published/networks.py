@@ -1,6 +1,6 @@
 """The networks of published policies: pictures and words to a prefix, the prefix and a noisy chunk to a velocity.
 
-Names of parts differ from the checkpoints' (`PLACES`); everything else is computed as in the original code.
+Names of parts differ from the checkpoints' (`PREFIXES`); everything else is computed as in the original code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rlinf.models.vla.published.layers import (
 
 _GEMMA = "model.paligemma_with_expert."
 _SMOL = "model.vlm_with_expert."
-PLACES = {
+PREFIXES = {
     f"{_GEMMA}paligemma.model.vision_tower.vision_model.": "vision.",
     f"{_GEMMA}paligemma.model.multi_modal_projector.linear.": "projector.",
     f"{_GEMMA}paligemma.model.language_model.embed_tokens.": "words.",
@@ -143,7 +143,7 @@ class SmolVla(_TimedByMlp):
         )
         self.expert = Stack(
             [
-                Layer(expert, eps=eps, gemma=False, key_width=None if self._looks_at_itself(number) else keys)
+                Layer(expert, eps=eps, gemma=False, key_width=None if self._has_self_attention(number) else keys)
                 for number in range(expert.layers)
             ],
             RmsNorm(expert.width, eps=eps, gemma=False),
@@ -157,7 +157,7 @@ class SmolVla(_TimedByMlp):
             around, whole = (tokenizer.convert_tokens_to_ids(name) for name in _picture_marks(tokenizer))
             self._marks = ([around, whole], [around])
 
-    def _looks_at_itself(self, number: int) -> bool:
+    def _has_self_attention(self, number: int) -> bool:
         return not self._cross or (self._every > 0 and number % self._every == 0)
 
     def prefix(self, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> ReadContext:
@@ -196,7 +196,7 @@ class SmolVla(_TimedByMlp):
             assert isinstance(layer, Layer)
             normed, gate = layer.input_layernorm(hidden)
             keys, values = prefix.keys[number], prefix.values[number]
-            if self._looks_at_itself(number):
+            if self._has_self_attention(number):
                 keys = torch.cat([keys, layer.keys(normed, after)], dim=1)
                 values = torch.cat([values, layer.values(normed).to(values.dtype)], dim=1)
                 attended = attend(layer.queries(normed, after), keys, values, both)
@@ -219,9 +219,9 @@ class _PaliGemma(FlowNetwork):
         from transformers import SiglipVisionConfig, SiglipVisionModel
 
         shapes, side = checkpoint.shapes, int(checkpoint.config["image_resolution"][0])
-        place = f"{_GEMMA}paligemma.model."
-        seeing = f"{place}vision_tower.vision_model."
-        head_dim = shapes[f"{place}language_model.layers.0.self_attn.k_proj.weight"][0]
+        prefix = f"{_GEMMA}paligemma.model."
+        seeing = f"{prefix}vision_tower.vision_model."
+        head_dim = shapes[f"{prefix}language_model.layers.0.self_attn.k_proj.weight"][0]
         hidden, _, patch, _ = shapes[f"{seeing}embeddings.patch_embedding.weight"]
         layers = {
             name.removeprefix(f"{seeing}encoder.layers.").split(".")[0] for name in shapes if f"{seeing}encoder" in name
@@ -236,14 +236,14 @@ class _PaliGemma(FlowNetwork):
             vision_use_head=False,  # type: ignore[call-arg]
         )
         self.vision = SiglipVisionModel(vision)
-        projected = shapes[f"{place}multi_modal_projector.linear.weight"]
+        projected = shapes[f"{prefix}multi_modal_projector.linear.weight"]
         self.projector = nn.Linear(projected[1], projected[0])
         stored = next(
-            shapes[name] for name in (f"{place}language_model.embed_tokens.weight", _WORDS_OF_OUTPUT) if name in shapes
+            shapes[name] for name in (f"{prefix}language_model.embed_tokens.weight", _WORDS_OF_OUTPUT) if name in shapes
         )
         self.words = nn.Embedding(stored[0], stored[1])
         for name, whole, given in (
-            ("reader", f"{place}language_model.", None),
+            ("reader", f"{prefix}language_model.", None),
             ("expert", f"{_GEMMA}gemma_expert.model.", condition),
         ):
             sizes = DecoderSizes.of(shapes, whole, head_dim)
@@ -328,8 +328,8 @@ def own_names(checkpoint: FlowCheckpoint) -> dict[str, str]:
     result = {}
     for name in checkpoint.shapes:
         if not is_output_layer(name):
-            place = next(place for place in PLACES if name.startswith(place))
-            result[name] = PLACES[place] + name.removeprefix(place)
+            prefix = next(prefix for prefix in PREFIXES if name.startswith(prefix))
+            result[name] = PREFIXES[prefix] + name.removeprefix(prefix)
     if "words.weight" not in result.values() and _WORDS_OF_OUTPUT in checkpoint.shapes:
         result[_WORDS_OF_OUTPUT] = "words.weight"
     return result

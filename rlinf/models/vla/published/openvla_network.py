@@ -4,9 +4,9 @@ Parts have the names of the checkpoint's tensors. N rows, C cameras, P patches o
 numbers of an action, H width of the language model.
 
 The sequence is `<s>`, patches, state (if there is a projector for it), the rest of the prompt. OpenVLA then draws one
-token after another. OpenVLA-OFT puts zeros in the place of all actions and `</s>` after them; everything attends to
-everything, and each action token is read off the position before its own. With a diffusion head noisy numbers are in
-the place of the zeros.
+token after another. OpenVLA-OFT puts zeros instead of all actions and `</s>` after them; everything attends to
+everything, and each action token is read off the position before its own. With a diffusion head noisy numbers
+replace the zeros.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from rlinf.models.vla.published.checkpoint import FlowCheckpoint
 from rlinf.models.vla.published.flow_policy import PublishedFlow
 from rlinf.models.vla.published.layers import ReadContext
 from rlinf.models.vla.published.networks import NETWORKS, FlowNetwork, own_names
-from rlinf.models.vla.published.processing import ActionScaling, Place, Prompts, Scaling, aloha_state, resized
+from rlinf.models.vla.published.processing import ActionScaling, Alignment, Prompts, Scaling, aloha_state, resized
 
 
 class PublishedPolicy(PublishedFlow):
@@ -40,7 +40,7 @@ class PublishedPolicy(PublishedFlow):
             limit=int(checkpoint.step("tokenizer_processor").get("max_length", config["tokenizer_max_length"])),
             with_state=checkpoint.family == "pi05",
         )
-        self._place: Place = "corner" if checkpoint.family == "smolvla" else "centre"
+        self._alignment: Alignment = "corner" if checkpoint.family == "smolvla" else "centre"
         self.network = NETWORKS[checkpoint.family](checkpoint, tokenizer)
         return Scaling("action", modes["ACTION"], after, eps)
 
@@ -80,7 +80,7 @@ class PublishedPolicy(PublishedFlow):
             images = leaves[ours].to(device)
             pixels = (images.movedim(-1, 1) if images.shape[-1] == 3 else images).float() / 255.0
             pixels = self._picture_scaling[theirs].scaled(pixels)
-            made.append(resized(pixels, self.network.size, self._place) * 2.0 - 1.0)
+            made.append(resized(pixels, self.network.size, self._alignment) * 2.0 - 1.0)
         there = len(made)
         absent = len(self.checkpoint.pictures) - there
         if self.checkpoint.family == "smolvla":

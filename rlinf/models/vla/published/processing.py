@@ -15,7 +15,7 @@ from rlinf.data.spaces import SpaceError
 from rlinf.models.vla.instructions import instruction_texts, padded, require_instruction
 from rlinf.models.vla.published.checkpoint import KINDS
 
-Place = Literal["corner", "centre"]
+Alignment = Literal["corner", "centre"]
 _JOINTS, _GRIPPERS = (1, 2, 8, 9), (6, 13)
 _GRIPPER_TURN, _GRIPPER_WAY = (0.4, 1.5), (0.01844, 0.05800)
 _GRIPPER_JOINT = (-0.6213, 1.4910)
@@ -104,7 +104,7 @@ class ActionUnits:
         return (parts * self._sign).astype(np.float32)
 
 
-def resized(pixels: Tensor, size: tuple[int, int], place: Place) -> Tensor:
+def resized(pixels: Tensor, size: tuple[int, int], alignment: Alignment) -> Tensor:
     """Fit pictures [N, 3, h, w] in [0, 1] into ``size`` (rows, columns) without distortion; the rest is black.
 
     ``corner``: the picture lies right and below (SmolVLA), ``centre``: in the middle (pi0).
@@ -116,7 +116,7 @@ def resized(pixels: Tensor, size: tuple[int, int], place: Place) -> Tensor:
     inner = int(height / ratio), int(width / ratio)
     pixels = functional.interpolate(pixels, inner, mode="bilinear", align_corners=False)
     rest = size[0] - inner[0], size[1] - inner[1]
-    top, left = rest if place == "corner" else (rest[0] // 2, rest[1] // 2)
+    top, left = rest if alignment == "corner" else (rest[0] // 2, rest[1] // 2)
     return functional.pad(pixels, (left, rest[1] - left, top, rest[0] - top))
 
 

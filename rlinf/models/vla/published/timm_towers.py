@@ -106,7 +106,7 @@ class TimmTower(nn.Module):
         )
 
     def forward(self, pixels: Tensor, words: Tensor | None = None) -> Tensor:
-        """Positions are added to patches alone: tokens without a place come before them."""
+        """Positions are added to patches alone: tokens without a position come before them."""
         hidden = self.patch_embed(pixels) + self.pos_embed
         before = [token.expand(len(hidden), -1, -1) for token in (self.cls_token, self.reg_token) if token is not None]
         hidden = torch.cat([*before, hidden], dim=1)

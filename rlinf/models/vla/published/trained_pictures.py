@@ -92,7 +92,7 @@ def cropped(picture: NDArray[np.uint8], share: float, side: int) -> NDArray[np.u
 def _corners(
     length: int, low: np.float32, high: np.float32, side: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Neighbours of ``side`` places between two shares of ``length`` pixels, and each one's distance to the first."""
+    """Neighbours of ``side`` positions between two shares of ``length`` pixels, with their distances to the first."""
     step = (high - low) * np.float32(length - 1) / np.float32(side - 1)
     positions = low * np.float32(length - 1) + np.arange(side, dtype=np.float32) * step
     first = np.floor(positions)

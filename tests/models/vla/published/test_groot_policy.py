@@ -94,11 +94,11 @@ def test_actions_relative_to_the_state_become_numbers_where_it_is_known(folders:
 def test_acting_is_evaluating_and_every_part_has_a_gradient(case: str, folders: Folders) -> None:
     policy = build(case, folders(case), value_head=True, num_action_chunks=3)
     leaves = leaves_of()
-    actions, said, _ = decide(policy, leaves, seed=0)
+    actions, output, _ = decide(policy, leaves, seed=0)
     rows = {name: leaf[:, None] for name, leaf in leaves.items()} | {"executed": torch.ones(2, 1, 3, dtype=torch.bool)}
     again = policy.evaluate(named_inputs(rows), actions[:, None], torch.ones(2, 3, dtype=torch.bool))
-    assert said.logprobs.shape == again.logprobs.shape == (2, 3)
-    assert float((again.logprobs.detach() - said.logprobs).abs().max()) <= 1e-3
+    assert output.logprobs.shape == again.logprobs.shape == (2, 3)
+    assert float((again.logprobs.detach() - output.logprobs).abs().max()) <= 1e-3
     (again.logprobs.sum() + again.values.sum()).backward()
     moved = {name for name, part in policy.named_parameters() if part.grad is not None and part.grad.abs().sum() > 0}
     still = {name for name, _ in policy.named_parameters()} - moved
@@ -172,10 +172,10 @@ def test_the_original_code_loads_exports_and_acts_alike(folders: Folders, tmp_pa
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("train", ["all", "expert"])
 def test_a_run_imitates_learns_exports_and_goes_on_exactly(train: str, tmp_path: Path) -> None:
-    place = tmp_path / "checkpoint"
+    folder = tmp_path / "checkpoint"
     case = {"all": "groot_areas", "expert": "groot_relative"}[train]
-    small.write_checkpoint(case, place)
-    small.fit_checkpoint(place, camera="image", state=2, action=2)
+    small.write_checkpoint(case, folder)
+    small.fit_checkpoint(folder, camera="image", state=2, action=2)
     algorithm = {
         "all": [
             "algorithm={adv_type: gae, loss_type: actor_critic, update_epochs: 1, num_minibatches: 1}",
@@ -190,7 +190,7 @@ def test_a_run_imitates_learns_exports_and_goes_on_exactly(train: str, tmp_path:
     }[train]
     chosen = [
         "policy.name=flow",
-        f"policy.flow.checkpoint={{path: {place}, train: {train}, steps: 2}}",
+        f"policy.flow.checkpoint={{path: {folder}, train: {train}, steps: 2}}",
         f"policy.flow.checkpoint.embodiment={small.CASES[case].embodiment}",
         "env={id: rlinf_envs:rlinf/Tabletop-v0, num_envs: 2, num_action_chunks: 3}",
         "env.kwargs={bodies: 1, max_steps: 8, image_size: 40, reward_mode: dense}",
@@ -206,7 +206,7 @@ def test_a_run_imitates_learns_exports_and_goes_on_exactly(train: str, tmp_path:
 
     cut = continued_run(str(file), chosen, tmp_path)
     assert export([str(cut), str(tmp_path / "out"), "--layout", "groot"]) == 0
-    theirs, ours = read(case, place), read(case, tmp_path / "out" / "groot")
+    theirs, ours = read(case, folder), read(case, tmp_path / "out" / "groot")
     assert theirs == ours
     before, after = theirs.weights(), ours.weights()
     moved = {name for name in before if not before[name].equal(after[name])}

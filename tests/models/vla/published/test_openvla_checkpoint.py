@@ -101,22 +101,22 @@ def test_tensors_are_all_there_and_no_others(folder: Path, damage: str) -> None:
 
 
 def test_adapters_of_towers_are_added_and_taken_off_again(tmp_path: Path) -> None:
-    """A layer has its own weight and half of what its adapter of rank 32 says (alpha 16)."""
+    """A layer has its own weight and half the product of its adapter of rank 32 (alpha 16)."""
     small.write_checkpoint("openvla_oft_film", tmp_path / "in")
     checkpoint = OpenVlaCheckpoint.read(str(tmp_path / "in"))
     assert checkpoint.without_effect().count("vision_backbone.featurizer.blocks.2.scale.weight") == 1
     file = checkpoint.files["vision_backbone"]
     stored = torch.load(tmp_path / "in" / file, weights_only=True)
-    place = "vision_backbone.featurizer.blocks.0.block.attn.qkv"
-    down, up = (stored[f"{place}.lora_{side}.default.weight"] for side in "AB")
+    layer = "vision_backbone.featurizer.blocks.0.block.attn.qkv"
+    down, up = (stored[f"{layer}.lora_{side}.default.weight"] for side in "AB")
     weights = checkpoint.weights()
     merged = weights["vision_backbone.featurizer.blocks.0.attn.qkv.weight"]
-    assert torch.allclose(merged, stored[f"{place}.base_layer.weight"] + 0.5 * up @ down, atol=1e-6)
+    assert torch.allclose(merged, stored[f"{layer}.base_layer.weight"] + 0.5 * up @ down, atol=1e-6)
     newer = {name: tensor + 0.25 for name, tensor in weights.items()}
     checkpoint.write(tmp_path / "out", newer)
     again = OpenVlaCheckpoint.read(str(tmp_path / "out")).weights()
     assert max(float((again[name] - newer[name]).abs().max()) for name in newer) <= 1e-5
-    assert torch.equal(torch.load(tmp_path / "out" / file, weights_only=True)[f"{place}.lora_A.default.weight"], down)
+    assert torch.equal(torch.load(tmp_path / "out" / file, weights_only=True)[f"{layer}.lora_A.default.weight"], down)
 
 
 def test_dtypes_stay_those_of_the_checkpoint(folder: Path, tmp_path: Path) -> None:

@@ -79,15 +79,15 @@ def test_acting_is_evaluating_and_every_part_has_a_gradient(case: str, folders: 
     leaves = leaves_of()
     draw = torch.randn if policy.noise_kind == "normal" else torch.rand
     noise = draw(2, policy.noise_size, generator=torch.Generator().manual_seed(0))
-    actions, _, said = policy.decide(leaves, torch.zeros(2, 0), noise)
+    actions, _, output = policy.decide(leaves, torch.zeros(2, 0), noise)
     chunk = policy.granularity.actions
     rows = {name: leaf[:, None] for name, leaf in leaves.items()}
     rows |= {"executed": torch.ones(2, 1, chunk, dtype=torch.bool)} if chunk > 1 else {}
     mask = torch.ones(2, chunk * small.ACTION, dtype=torch.bool)
     again = policy.evaluate(named_inputs(rows), actions[:, None], mask)
     assert again.logprobs.shape == mask.shape
-    assert float((again.logprobs.detach() - said.logprobs).abs().max()) <= 1e-4
-    assert again.values.detach().flatten()[0] == pytest.approx(float(said.values[0, 0]), abs=1e-5)
+    assert float((again.logprobs.detach() - output.logprobs).abs().max()) <= 1e-4
+    assert again.values.detach().flatten()[0] == pytest.approx(float(output.values[0, 0]), abs=1e-5)
     (again.logprobs.sum() + again.values.sum() + again.entropy.sum()).backward()
     moved = {name for name, part in policy.named_parameters() if part.grad is not None and part.grad.abs().sum() > 0}
     still = {name for name, _ in policy.named_parameters()} - moved
@@ -111,7 +111,7 @@ def test_tokens_that_follow_depend_on_those_before_them(folders: Folders) -> Non
     """The log-probability of each token is its own softmax, given the tokens before: recomputed one by one."""
     policy = build("openvla", folders("openvla"))
     leaves = leaves_of()
-    actions, said, _ = decide(policy, leaves, seed=0)
+    actions, output, _ = decide(policy, leaves, seed=0)
     with torch.no_grad():
         prompt = policy.read(leaves)[0].prompt
         for number in range(small.ACTION):
@@ -120,14 +120,14 @@ def test_tokens_that_follow_depend_on_those_before_them(folders: Folders) -> Non
                 hidden = policy.network.follow(prompt, actions[:, :number])[0][:, -1:]
             logits = policy.network.logits(hidden)[:, 0]
             expected = logits.log_softmax(-1).gather(-1, actions[:, number : number + 1])[:, 0]
-            assert float((said.logprobs[:, number] - expected).abs().max()) <= 1e-5
+            assert float((output.logprobs[:, number] - expected).abs().max()) <= 1e-5
             entropy = -(logits.softmax(-1) * logits.log_softmax(-1)).sum(-1)
-            assert float((said.entropy[:, number] - entropy).abs().max()) <= 1e-4
+            assert float((output.entropy[:, number] - entropy).abs().max()) <= 1e-4
     other = actions.clone()
     other[:, 0] = (other[:, 0] + 128) % 256
     with torch.no_grad():
         moved = policy.head.log_prob(policy.read(leaves)[0], other)
-    assert float((moved[:, 1:] - said.logprobs[:, 1:]).abs().max()) > 0.01
+    assert float((moved[:, 1:] - output.logprobs[:, 1:]).abs().max()) > 0.01
 
 
 def test_drawn_tokens_follow_the_temperature(folders: Folders) -> None:
@@ -136,9 +136,9 @@ def test_drawn_tokens_follow_the_temperature(folders: Folders) -> None:
     drawn, _, _ = decide(cold, leaves_of(), seed=3)
     assert float((greedy == drawn).float().mean()) > 0.9
     warm = build("openvla_oft_tokens", folders("openvla_oft_tokens"), temperature=4.0)
-    drawn, said, _ = decide(warm, leaves_of(), seed=3)
+    drawn, output, _ = decide(warm, leaves_of(), seed=3)
     assert float((greedy == drawn).float().mean()) < 0.5
-    assert float(said.entropy.mean()) > 2.0
+    assert float(output.entropy.mean()) > 2.0
 
 
 def test_noise_around_numbers_has_its_density(folders: Folders) -> None:
@@ -209,14 +209,14 @@ def test_the_original_code_loads_exports_and_acts_alike(folders: Folders, tmp_pa
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("case", ["openvla", "openvla_oft", "openvla_oft_tokens", "openvla_oft_diffusion"])
 def test_a_run_imitates_learns_exports_and_goes_on_exactly(case: str, tmp_path: Path) -> None:
-    place = tmp_path / case
-    small.write_checkpoint(case, place)
-    small.fit_checkpoint(place, state=2, action=2)
+    folder = tmp_path / case
+    small.write_checkpoint(case, folder)
+    small.fit_checkpoint(folder, state=2, action=2)
     chunk = 4 if small.CASES[case].parallel else 1
     critic = case == "openvla"
     chosen = [
         "policy.name=vla",
-        f"policy.vla={{statistics_key: {small.KEY}, checkpoint: {{path: {place}, horizon: 4, statistics: bounds}}}}",
+        f"policy.vla={{statistics_key: {small.KEY}, checkpoint: {{path: {folder}, horizon: 4, statistics: bounds}}}}",
         f"policy.vla.checkpoint.decoding={'parallel' if small.CASES[case].parallel else 'auto'}",
         *(["policy.vla.checkpoint.diffusion_steps=3"] if small.CASES[case].diffusion else []),
         f"env={{id: rlinf_envs:rlinf/Tabletop-v0, num_envs: 2, num_action_chunks: {chunk}}}",
@@ -237,7 +237,7 @@ def test_a_run_imitates_learns_exports_and_goes_on_exactly(case: str, tmp_path: 
 
     cut = continued_run(str(file), chosen, tmp_path)
     assert export([str(cut), str(tmp_path / "out"), "--layout", "openvla"]) == 0
-    before = OpenVlaCheckpoint.read(str(place)).weights()
+    before = OpenVlaCheckpoint.read(str(folder)).weights()
     after = OpenVlaCheckpoint.read(str(tmp_path / "out" / "openvla")).weights()
     moved = {name for name in before if not before[name].equal(after[name])}
     assert any("fused_featurizer.blocks.0" in name for name in moved)

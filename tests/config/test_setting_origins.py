@@ -1,4 +1,4 @@
-"""What an environment says of its settings is said with the file, the line and the key that wrote them."""
+"""Messages of an environment about its settings name the file, the line and the key that wrote them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tiny_runs import mapping, run
 from rlinf.base.errors import RunFailed, UserError
 from rlinf.cli import main
 from rlinf.config import Config, load
-from rlinf.config.places import placed, with_place
+from rlinf.config.setting_origins import placed, with_origin
 
 TEXT = """\
 env:
@@ -39,7 +39,7 @@ def config(tmp_path: Path) -> Config:
 
 
 @pytest.mark.parametrize(
-    ("message", "place", "said"),
+    ("message", "origin", "key"),
     [
         (f"env.kwargs: {_MADE} params.min_terms must be a whole number", "base.yaml:6", "env.kwargs.params.min_terms:"),
         (f"env.kwargs: {_MADE} answer_format must be text", "command line", "env.kwargs.answer_format:"),
@@ -50,9 +50,9 @@ def config(tmp_path: Path) -> Config:
         ("env.kwargs do not fit", "base.yaml:3", "env.kwargs do not fit"),
     ],
 )
-def test_the_line_that_wrote_a_setting_stands_in_front(config: Config, message: str, place: str, said: str) -> None:
+def test_the_line_that_wrote_a_setting_stands_in_front(config: Config, message: str, origin: str, key: str) -> None:
     found = placed(config, message)
-    assert f"{place}: {said}" in found
+    assert f"{origin}: {key}" in found
     assert found.endswith(message.removeprefix("env.kwargs: "))
 
 
@@ -64,7 +64,7 @@ def test_other_messages_and_configurations_without_files_stay_as_they_are(config
 
 def test_errors_of_another_kind_stay_as_they_are(config: Config) -> None:
     for error in (RunFailed("env.kwargs: size"), ValueError("env.kwargs: size")):
-        assert with_place(config, error) is error
+        assert with_origin(config, error) is error
 
 
 def test_check_and_training_name_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,8 +72,8 @@ def test_check_and_training_name_the_line(tmp_path: Path, capsys: pytest.Capture
     file.write_text(TEXT + f"run: {{dir: {tmp_path / 'run'}}}\n")
     for command in ("check", "train"):
         assert main([command, str(file)]) == 2
-        said = capsys.readouterr()
-        assert f"{file}:6: env.kwargs.params.min_terms: {_MADE}" in said.out + said.err
+        printed = capsys.readouterr()
+        assert f"{file}:6: env.kwargs.params.min_terms: {_MADE}" in printed.out + printed.err
 
 
 def test_a_mapping_from_python_is_cited_by_its_name(tmp_path: Path) -> None:

@@ -19,20 +19,20 @@ def placed(config: Config, message: str) -> str:
     section = next((name for name in _SECTIONS if re.match(rf"{re.escape(name)}\b", message)), None)
     if section is None:
         return message
-    keys = [key for key in config.places if key.startswith(tuple(f"{name}." for name in _SECTIONS))]
+    keys = [key for key in config.origins if key.startswith(tuple(f"{name}." for name in _SECTIONS))]
     named = [key for key in keys if re.search(rf"(?<!\w){re.escape(key.rpartition('.')[2])}\b", message)]
     # Of several with a name the one whose value is named too, then the one that lies deepest.
     plain = to_mapping(config)
     ranks = {key: (str(at(plain, key.split("."))) in message, key.count(".")) for key in named}
     key = max(named, key=ranks.__getitem__, default=section)
-    if key not in config.places:
+    if key not in config.origins:
         return message
     text = message.removeprefix(f"{section}: ")
     about = text if text.startswith(section) else f"{key}: {text}"
-    return f"{config.places[key]}: {about}"
+    return f"{config.origins[key]}: {about}"
 
 
-def with_place(config: Config, error: Exception) -> Exception:
+def with_origin(config: Config, error: Exception) -> Exception:
     """Return ``error``, or the same UserError with the position of the setting that it is about."""
     if not is_user_error(error) or exit_code_of(error) != UserError.exit_code:
         return error
