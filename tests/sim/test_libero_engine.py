@@ -150,7 +150,7 @@ def test_episodes_are_those_of_liberos_own_interface_bit_for_bit(assets: Path, t
     alone = torch.load(states / "libero_spatial" / f"{SPATIAL_0}.pruned_init", weights_only=False)[:1]
     torch.save(alone, states / "libero_spatial" / f"{SPATIAL_0}.pruned_init")
     episodes = {}
-    for kind in ("theirs", "ours", "beside"):
+    for kind in ("theirs", "ours", "shared"):
         script, out = ROOT / "tests" / "support" / "libero_engine.py", tmp_path / f"{kind}.npz"
         subprocess.run(
             [PYTHON, script, kind, assets, states, out],
@@ -160,7 +160,7 @@ def test_episodes_are_those_of_liberos_own_interface_bit_for_bit(assets: Path, t
         )
         episodes[kind] = np.load(out)
     for key in ("image", "wrist_image", "state"):
-        for kind in ("ours", "beside"):
+        for kind in ("ours", "shared"):
             np.testing.assert_array_equal(episodes[kind][key], episodes["theirs"][key], err_msg=f"{kind} {key}")
         assert len(np.unique(episodes["theirs"][key], axis=0)) == 9
 

@@ -60,7 +60,7 @@ def test_episodes_are_liberos_own_with_its_own_meshes(tmp_path: Path) -> None:
     own = package / "libero" / "libero" / "init_files" / "libero_spatial" / states.name
     torch.save(load_init_states(own)[:1], states)  # one, so that a reset has nothing to choose
     episodes = {}
-    for kind in ("theirs", "ours", "beside"):
+    for kind in ("theirs", "ours", "shared"):
         script, out = ROOT / "tests" / "support" / "libero_engine.py", tmp_path / f"{kind}.npz"
         subprocess.run(
             [PYTHON, script, kind, assets, states.parents[1], out],
@@ -70,7 +70,7 @@ def test_episodes_are_liberos_own_with_its_own_meshes(tmp_path: Path) -> None:
         )
         episodes[kind] = np.load(out)
     for key in ("image", "wrist_image", "state"):
-        for kind in ("ours", "beside"):
+        for kind in ("ours", "shared"):
             np.testing.assert_array_equal(episodes[kind][key], episodes["theirs"][key], err_msg=f"{kind} {key}")
 
 

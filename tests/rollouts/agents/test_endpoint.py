@@ -164,7 +164,7 @@ def test_tool_calls_are_read_from_a_response() -> None:
     [
         ("agent:agents_for_tests:gone", "agents_for_tests:tasks", "gone cannot be imported"),
         (
-            "agent:agents_for_tests:say",
+            "agent:agents_for_tests:user_message",
             "agents_for_tests:tasks",
             "say has no parameter base_url, api_key and model, and",
         ),
