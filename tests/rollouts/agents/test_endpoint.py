@@ -166,7 +166,7 @@ def test_tool_calls_are_read_from_a_response() -> None:
         (
             "agent:agents_for_tests:user_message",
             "agents_for_tests:tasks",
-            "say has no parameter base_url, api_key and model, and",
+            "user_message has no parameter base_url, api_key and model, and",
         ),
         (
             "agent:agents_for_tests:Client",
@@ -175,8 +175,8 @@ def test_tool_calls_are_read_from_a_response() -> None:
         ),
         (
             "agent:agents_for_tests:talk",
-            "agents_for_tests:say",
-            "tasks: .*say requires text, and is called with no arg",
+            "agents_for_tests:user_message",
+            "tasks: .*user_message requires text, and is called with no arg",
         ),
         ("agent:agents_for_tests:talk", "none.jsonl", r"env\.kwargs\.tasks: none\.jsonl"),
     ],
