@@ -56,9 +56,9 @@ def _account(sheet: Sheet, result: ConfigProblem) -> str:
     return words if setting is None or not setting.cause else f"{words} ({setting.origin}: {setting.cause})"
 
 
-def about_files(found: ConfigProblem) -> bool:
+def about_files(problem: ConfigProblem) -> bool:
     """Whether a problem is one of models, data or packages that are not on this machine."""
-    return _ABSENT.search(found.message) is not None and "algorithm." not in found.key
+    return _ABSENT.search(problem.message) is not None and "algorithm." not in problem.key
 
 
 def _leave_out(sheet: Sheet, result: ConfigProblem) -> Iterator[str]:

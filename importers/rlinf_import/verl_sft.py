@@ -114,9 +114,7 @@ def _model(sheet: Sheet) -> None:
 
 def _data(sheet: Sheet) -> None:
     if sheet.text("data.custom_cls.path"):
-        sheet.refuse(
-            "data of a class or service of verl's own", "rows as in docs/sft.md", "data.custom_cls.path"
-        )
+        sheet.refuse("data of a class or service of verl's own", "rows as in docs/sft.md", "data.custom_cls.path")
     supervised.data(sheet, "data.train_files", "data.val_files")
     for section in ("data.", "data.multiturn."):
         supervised.column(sheet, f"{section}messages_key", "messages")

@@ -36,7 +36,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LIBERO would ask on stdin for one; whoever runs the tests may have his own."""
+    """LIBERO would prompt on stdin for one; the user may have an own one."""
     monkeypatch.setenv("LIBERO_CONFIG_PATH", str(tmp_path / "no_config"))
 
 
@@ -114,7 +114,8 @@ def test_a_suite_is_one_environment_of_ten_tasks() -> None:
             assert vec_env.reset([0, 1], [mixture.nth(7, number) for number in numbers]) == {}, vec_env.last_failure
             words = [leaf.tobytes().rstrip(b"\0").decode() for leaf in vec_env.observations["observation.instruction"]]
             assert [
-                mixture.names[number].replace("_", " ") in said for number, said in zip(numbers, words, strict=True)
+                mixture.names[number].replace("_", " ") in instruction
+                for number, instruction in zip(numbers, words, strict=True)
             ]
             assert vec_env.observations["observation.image"].std() > 20
     finally:
