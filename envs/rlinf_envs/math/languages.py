@@ -1,7 +1,7 @@
 """Answers that a sentence of another language announces: "答案是12", "La respuesta es 12", "Ответ: 12".
 
 A table of phrases, and one rule for all of them: the value stands right behind the phrase, as a number, a formula or a
-letter, and nothing in its sentence denies it, makes it a question, names a second one or multiplies it ("12 Millionen").
+letter, and nothing in its sentence denies it, questions it, names a second one or multiplies it ("12 Millionen").
 """
 
 from __future__ import annotations
