@@ -82,7 +82,7 @@ def _assets_folder(given: Path | None, package: Path) -> Path:
         if (folder / "scenes").is_dir():
             return folder
     raise LiberoFileError(
-        f"LIBERO's assets (a folder with scenes/ and others) are not in {' or '.join(map(str, searched))}: install "
+        f"LIBERO's assets (a folder with scenes/ and others) are not at {' or '.join(map(str, searched))}: install "
         "them (make venvs/libero; the packages are in requirements/libero-packages.txt), or write env.kwargs: "
         "{assets: FOLDER}"
     )
