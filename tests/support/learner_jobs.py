@@ -159,23 +159,23 @@ def train_on_own_rows(
 
 def evaluated_by(learner: Any, batch: Batch) -> RankBatch:
     """What this rank is sent of a batch to evaluate."""
-    facts, rank = RowFacts.of(batch, learner.costs(batch)), learner.data_place
-    own = evaluation_plan(facts, rank).by_share(facts)[rank.index]
+    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    own = evaluation_plan(facts, place).by_share(facts)[place.index]
     return RankBatch(batch.select(own.rows), own.parts)
 
 
 def learned_by(learner: Any, batch: Batch, *, step: int) -> RankBatch:
     """What this rank is sent of a batch to learn from."""
-    facts, rank = RowFacts.of(batch, learner.costs(batch)), learner.data_place
-    plan = update_plan(facts, rank, stage=learner.stage, seed=learner.seed, step=step)
-    own = plan.by_share(facts)[rank.index]
+    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    plan = update_plan(facts, place, stage=learner.stage, seed=learner.seed, step=step)
+    own = plan.by_share(facts)[place.index]
     return RankBatch(batch.select(own.rows), own.parts, plan.steps)
 
 
 def outputs_equal(learner: Any, batch: Batch, evaluated: Evaluated) -> bool:
     """Whether ``evaluated``, of this rank's own rows, equals its output for them with the whole batch."""
-    facts, rank = RowFacts.of(batch, learner.costs(batch)), learner.data_place
-    numbers = evaluation_plan(facts, rank).by_share(facts)[rank.index].rows
+    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    numbers = evaluation_plan(facts, place).by_share(facts)[place.index].rows
     rows, output = learner.evaluate(batch)
     return numbers[evaluated[0].long()].equal(rows) and evaluated[1].logprobs.equal(output.logprobs)
 
