@@ -151,7 +151,7 @@ def train_on_own_rows(
         batch = make_batch(groups=7)
         evaluated = learner.evaluate(evaluated_by(learner, batch) if own else batch)
         batch = with_columns(learner, batch)
-        assert not own or outputs_equal(learner, batch, evaluated)
+        assert not own or said_the_same(learner, batch, evaluated)
         metrics.append(learner.update(learned_by(learner, batch, step=0) if own else batch, step=0))
         weights.append(all_weights(learner))
     return metrics, weights
@@ -172,8 +172,8 @@ def learned_by(learner: Any, batch: Batch, *, step: int) -> RankBatch:
     return RankBatch(batch.select(own.rows), own.parts, plan.steps)
 
 
-def outputs_equal(learner: Any, batch: Batch, evaluated: Evaluated) -> bool:
-    """Whether ``evaluated``, of this rank's own rows, equals its output for them with the whole batch."""
+def said_the_same(learner: Any, batch: Batch, evaluated: Evaluated) -> bool:
+    """Whether ``evaluated``, of this rank's own rows, is what it says of them with the whole batch."""
     facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
     numbers = evaluation_plan(facts, place).by_share(facts)[place.index].rows
     rows, output = learner.evaluate(batch)
