@@ -4,7 +4,7 @@
 
 Each part is a process of its own that has two minutes, and its result is written at once: the same command goes on with
 the parts that have none at this commit. `results.json` has the figures, `index.md` lists what holds. Without a GPU, or
-without a package that a part needs, the part is skipped, and the page says what it would have proved. ``--rehearse``
+without a package that a part needs, the part is skipped, and the page states what it would have proved. ``--rehearse``
 runs the same commands on the CPU at a small size, which proves that they run and nothing about a GPU.
 """
 
