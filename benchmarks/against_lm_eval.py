@@ -1,4 +1,4 @@
-"""One model, one data file, one prompt: `rlinf eval` beside lm-eval, task by task.
+"""One model, one data file, one prompt: `rlinf eval` against lm-eval, task by task.
 
     python -m venv venvs/lm-eval && venvs/lm-eval/bin/pip install "lm-eval[hf]==0.4.13"
     python benchmarks/against_lm_eval.py runs/distillation/teacher/policy --lm-eval venvs/lm-eval/bin/lm_eval [--write]
@@ -73,7 +73,7 @@ def report(mine: list[TaskOutcome], other: list[bool]) -> str:
     ]
     (rate,) = compare(mine, as_outcomes)
     alike = sum((one.correct == 1) == right for one, right in zip(mine, other, strict=True))
-    return f"""## Beside lm-eval
+    return f"""## Compared with lm-eval
 
 `python benchmarks/against_lm_eval.py MODEL --lm-eval PROGRAM`: {len(mine)} held-out sums, the same prompts, greedy,
 float32, at most {TOKENS} tokens.

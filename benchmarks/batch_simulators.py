@@ -171,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=sorted(TASKS), help="this one alone")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--iterations", type=int, help="of training, in the place of the recipe's")
+    parser.add_argument("--iterations", type=int, help="of training, instead of the recipe's")
     parser.add_argument("--only", choices=SIDES)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     add_output(parser, "batch_simulators")

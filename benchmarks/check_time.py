@@ -1,4 +1,4 @@
-"""Predicted and measured time: `rlinf check RECIPE --time` beside the run itself, over recipes of different kinds.
+"""Predicted and measured time: `rlinf check RECIPE --time` against the run itself, over recipes of different kinds.
 
     python benchmarks/check_time.py [--write]
 
@@ -69,13 +69,13 @@ def command(*words: str) -> tuple[str, float]:
 def timed(recipe: str, overrides: tuple[str, ...]) -> Timed:
     """One recipe in one process (`cluster.backend: local`)."""
     words = (recipe, "cluster.backend=local", *overrides)
-    said, _ = command("check", "--time", *words)
-    predicted = re.search(r"^ +in all +(\d.*)$", said, re.M)
-    assert predicted is not None, said
+    output, _ = command("check", "--time", *words)
+    predicted = re.search(r"^ +in all +(\d.*)$", output, re.M)
+    assert predicted is not None, output
     with tempfile.TemporaryDirectory() as folder:
-        said, whole = command("train", *words, f"run.dir={folder}/run")
-    counted = re.search(r"^(\d.*) in all\.", said, re.M)
-    assert counted is not None, said
+        output, whole = command("train", *words, f"run.dir={folder}/run")
+    counted = re.search(r"^(\d.*) in all\.", output, re.M)
+    assert counted is not None, output
     return Timed(recipe, seconds(predicted[1]), whole, seconds(counted[1]))
 
 

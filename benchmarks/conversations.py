@@ -62,7 +62,7 @@ CASES = {
 
 
 class SlowTool(VectorEnv):
-    """Says after a while how long the response was; ends after :data:`TURNS` turns."""
+    """Answers after a while with the length of the response; ends after :data:`TURNS` turns."""
 
     metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.DISABLED}
 

@@ -1,4 +1,4 @@
-"""Steps until a student has closed 80% of the gap to its teacher: on-policy distillation beside GRPO, and both.
+"""Steps until a student has closed 80% of the gap to its teacher: on-policy distillation, GRPO, and both.
 
     python benchmarks/distillation.py [--seeds 0,1,2] [--arms opd,grpo,both] [--warm-up 150] [--steps 24] [--write]
 
@@ -35,7 +35,7 @@ SHARED = (
     "logging.tensorboard=false",
 )
 CLOSED = 0.8
-"""The share of the gap whose closing is looked for."""
+"""The share of the gap that has to be closed."""
 
 
 def train(file: Path, folder: Path, *words: str) -> None:

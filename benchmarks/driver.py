@@ -1,7 +1,7 @@
 """What a step costs the driver, and what it sends: python benchmarks/driver.py [--shapes 256x32 ...] [--ranks 1 64 ...]
 
 Responses are made up (lengths lognormal, mean about half of T); everything else is the code of a training step: what
-samplers say of them, what environments say to them, the batch, advantages, and what the ranks of a learner are sent for
+samplers report of them, what environments answer, the batch, advantages, and what the ranks of a learner are sent for
 an update. Tokens and log-probabilities stay with the samplers, which cut them up for the ranks. Seconds are CPU-seconds
 of this process on one thread. Large batches are measured on a sample of their rows (`--sample`), since all parts are
 linear in rows. Ranks are simulated: each is sent its rows with its parts of the optimiser steps, packed as for Ray; to
@@ -84,7 +84,7 @@ class Kept(Handle):
 
 
 class Keepers:
-    """Workers that cut up what they made, in nobody's time."""
+    """Workers that cut up what they made, at no cost."""
 
     def submit_pieces(self, rank: int, cut: Any, rows: Any, *values: Kept, count: int) -> tuple[Kept, list[Kept]]:
         def piece(own: Any) -> Kept:
@@ -103,17 +103,17 @@ class Finished:
 def messages(completions: list[Completion], samplers: int) -> list[list[tuple[Packed, Kept]]]:
     """The messages of each sampler as they travel, and what each is about."""
     found = []
-    for place in torch.arange(len(completions)).tensor_split(samplers):
-        own = [completions[number] for number in place.tolist()]
+    for indices in torch.arange(len(completions)).tensor_split(samplers):
+        own = [completions[number] for number in indices.tolist()]
         if own:
-            asked = SampleRequest(0, (0,), len(own), SamplingParams(1), ())
-            portions = SamplerWorker(Finished(own)).stream_remote([asked])  # type: ignore[arg-type]
+            request = SampleRequest(0, (0,), len(own), SamplingParams(1), ())
+            portions = SamplerWorker(Finished(own)).stream_remote([request])  # type: ignore[arg-type]
             found.append([(pack(facts), Kept(functools.partial(RaggedRows.join, runs))) for facts, runs in portions])
     return found
 
 
 def received(sent: list[list[tuple[Packed, Kept]]]) -> list[Completion]:
-    """Completions of what samplers have said."""
+    """Completions from the messages of samplers."""
     group: Any = Keepers()
     sources = [RemoteRowStore(group, rank) for rank in range(len(sent))]
     return [
@@ -191,13 +191,13 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
                 lambda: row_statistics(own.batch, own.pending, "advantages")  # type: ignore[arg-type]  # noqa: B023
             )
     seconds = {name: value * scale for name, value in seconds.items()} | of_a_rank
-    said = sum(size_of(facts) for portions in sent for facts, _ in portions)
-    asked = handed_over([row.response(place) for place, row in enumerate(rows)])
-    responses = bytes_packed(asked.parts[0]) if isinstance(asked, Assembled) else bytes_packed(asked)
+    reported = sum(size_of(facts) for portions in sent for facts, _ in portions)
+    responses = handed_over([row.response(index) for index, row in enumerate(rows)])
+    sent_bytes = bytes_packed(responses.parts[0]) if isinstance(responses, Assembled) else bytes_packed(responses)
     words = {
         "batch": f"{bytes_of(batch) * scale / 1e6:.1f} MB",
-        "from samplers": f"{said * scale / 1e6:.2f} MB",
-        "to environments": f"{responses * scale / 1e6:.2f} MB",
+        "from samplers": f"{reported * scale / 1e6:.2f} MB",
+        "to environments": f"{sent_bytes * scale / 1e6:.2f} MB",
     }
     for size in ranks:
         spent, words[f"more than {size} shares"], through, past = send(prepared, size, scale)
@@ -226,13 +226,13 @@ def with_values(batch: RemoteRows) -> RemoteRows:
     inputs = TextInputs.of(batch.inputs)
     group: Any = Keepers()
     lengths = inputs.response_lengths.tolist()
-    places: list[tuple[RemoteRowStore, int] | None] = []
+    sources: list[tuple[RemoteRowStore, int] | None] = []
     for rank, rows in enumerate(torch.arange(len(lengths)).tensor_split(SAMPLERS)):
         source = RemoteRowStore(group, rank)
         runs = RaggedRows.of_rows({"old_values": [np.zeros(lengths[row], np.float32) for row in rows.tolist()]})
         source.add(Kept(functools.partial(RaggedRows.join, runs)), len(rows))
-        places += [(source, place) for place in range(len(rows))]
-    return batch.with_columns({"old_values": torch.float32}, places)
+        sources += [(source, index) for index in range(len(rows))]
+    return batch.with_columns({"old_values": torch.float32}, sources)
 
 
 def stage() -> Stage:
@@ -245,7 +245,7 @@ def simulated(size: int, scale: float) -> int:
 
 
 class Ranks:
-    """A learner's ranks: keeps what each is sent, and says the same of every row."""
+    """A learner's ranks: keeps what each is sent, and reports the same for every row."""
 
     name = "learner"
 

@@ -1,4 +1,4 @@
-"""What the endpoint costs beside the sampler: 64 agents that call the policy at the same time.
+"""What the endpoint costs compared with the sampler: 64 agents that call the policy at the same time.
 
     python benchmarks/endpoint.py [--sessions 64] [--calls 4] [--models 96x2,256x4,models/smollm2] [--write]
 
@@ -67,10 +67,10 @@ def play(calls: int) -> None:
     print("ready", flush=True)
     addresses = [json.loads(line) for line in sys.stdin]
 
-    def played(place: int) -> None:
-        reward = agent(addresses[place], calls)
+    def played(index: int) -> None:
+        reward = agent(addresses[index], calls)
         # One write: lines of two threads must not mix.
-        os.write(1, (json.dumps({"place": place, "reward": reward}) + "\n").encode())
+        os.write(1, (json.dumps({"index": index, "reward": reward}) + "\n").encode())
 
     with ThreadPoolExecutor(len(addresses)) as pool:
         list(pool.map(played, range(len(addresses))))
@@ -87,7 +87,7 @@ class Elsewhere:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._process.stdout.readline()  # it has started
-        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.open = 0
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
@@ -105,15 +105,15 @@ class Elsewhere:
         self.open = len(responses)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        threading.Thread(target=_read, args=(self._process.stdout, self._said), daemon=True).start()
+        threading.Thread(target=_read, args=(self._process.stdout, self._lines), daemon=True).start()
         self._process.stdin.write("".join(f"{response.content}\n" for response in responses))
         self._process.stdin.close()
 
     def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
         found = []
-        while not self._said.empty():
-            one = json.loads(self._said.get())
-            found.append(Feedback(one["place"], "", one["reward"], ended=True, facts={"verdict": "correct"}))
+        while not self._lines.empty():
+            one = json.loads(self._lines.get())
+            found.append(Feedback(one["index"], "", one["reward"], ended=True, facts={"verdict": "correct"}))
         self.open -= len(found)
         return found
 
@@ -122,9 +122,9 @@ class Elsewhere:
         self._process.kill()
 
 
-def _read(lines: Iterable[str], said: queue.SimpleQueue[str]) -> None:
+def _read(lines: Iterable[str], results: queue.SimpleQueue[str]) -> None:
     for line in lines:
-        said.put(line)
+        results.put(line)
 
 
 class TimedSession:
@@ -257,12 +257,12 @@ def measure(sessions: int, calls: int, name: str) -> Cost:
         agents.close()
     served = time.clock_gettime(clock) - served
     endpoint.close()
-    asked = round(metrics["rollout/calls_per_episode"] * sessions)
-    assert asked == sessions * calls, metrics
+    requests = round(metrics["rollout/calls_per_episode"] * sessions)
+    assert requests == sessions * calls, metrics
     assert sampler.timed is not None
     inside = sampler.timed.seconds
     parameters = sum(weight.numel() for weight in model.parameters())
-    return Cost(parameters, asked, int(batch.mask.sum()), inside, gateway.seconds - inside, served)
+    return Cost(parameters, requests, int(batch.mask.sum()), inside, gateway.seconds - inside, served)
 
 
 def main() -> None:

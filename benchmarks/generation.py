@@ -223,7 +223,7 @@ def measure(case: Case, folder: Path, repeats: int) -> dict[str, float]:
     }
 
 
-def measure_apart(case: Case, folder: Path, repeats: int) -> dict[str, float] | str:
+def measure_separately(case: Case, folder: Path, repeats: int) -> dict[str, float] | str:
     """The same in a fresh process; the last line of its error where it fails."""
     command = [sys.executable, __file__, "--case", ",".join((case.engine, case.size, case.lengths))]
     environment = os.environ | ENVIRONMENT | {"PYTHONPATH": str(ROOT)}
@@ -280,7 +280,7 @@ def main() -> None:
             for lengths in options.lengths.split(","):
                 for engine in options.engines.split(","):
                     case = Case(engine, size, lengths)
-                    results[case] = measure_apart(case, Path(scratch) / size, options.repeats)
+                    results[case] = measure_separately(case, Path(scratch) / size, options.repeats)
                     print(case, results[case], flush=True)
     print(table(results))
     if options.write:

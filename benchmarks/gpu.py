@@ -3,8 +3,8 @@
     python benchmarks/gpu.py [--part NAME ...] [--again] [--rehearse] [--out build/gpu] [--write]
 
 Each part is a process of its own that has two minutes, and its result is written at once: the same command goes on with
-the parts that have none at this commit. `results.json` has the figures, `index.md` says what holds. Without a GPU, or
-without a package that a part needs, the part is skipped, and the page says what it would have proved. ``--rehearse``
+the parts that have none at this commit. `results.json` has the figures, `index.md` lists what holds. Without a GPU, or
+without a package that a part needs, the part is skipped, and the page states what it would have proved. ``--rehearse``
 runs the same commands on the CPU at a small size, which proves that they run and nothing about a GPU.
 """
 
@@ -40,7 +40,7 @@ class Disproved(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class Machine:
     """Where a part runs."""
 
     folder: Path
@@ -111,11 +111,11 @@ def require(holds: bool, words: str) -> None:
         raise Disproved(words)
 
 
-def device(place: Place) -> dict[str, float]:
+def device(machine: Machine) -> dict[str, float]:
     import torch
 
-    kind = "cuda" if place.card else "cpu"
-    size = 8192 if place.card else 512
+    kind = "cuda" if machine.card else "cpu"
+    size = 8192 if machine.card else 512
     random = torch.Generator().manual_seed(0)
     left, right = (torch.randn(512, 512, generator=random) for _ in range(2))
     wanted = left.double() @ right.double()
@@ -131,7 +131,7 @@ def device(place: Place) -> dict[str, float]:
         big @ big
     _synchronise(kind)
     figures = {"float32_error": float32, "bfloat16_tflops": 5 * 2 * size**3 / (time.perf_counter() - began) / 1e12}
-    if place.card:
+    if machine.card:
         figures["memory_gb"] = torch.cuda.get_device_properties(0).total_memory / 1e9
     return figures
 
@@ -143,8 +143,8 @@ def _synchronise(kind: str) -> None:
         torch.cuda.synchronize()
 
 
-def quickstart(place: Place) -> dict[str, float]:
-    run = place.train("quickstart", *_SHORT, "learner.compare_float32_every=1", "policy.dtype=bfloat16")
+def quickstart(machine: Machine) -> dict[str, float]:
+    run = machine.train("quickstart", *_SHORT, "learner.compare_float32_every=1", "policy.dtype=bfloat16")
     gap = run.mean("train/sampler_logprob_gap")
     require(gap < 0.02, f"sampler and learner differ by {gap:.3g} nats")
     compared = {name for line in run.lines for name in line if "float32" in name}
@@ -157,13 +157,13 @@ def quickstart(place: Place) -> dict[str, float]:
     }
 
 
-def parity(place: Place) -> dict[str, float]:
+def parity(machine: Machine) -> dict[str, float]:
     exact = ("policy.dtype=float32", "cluster.backend=local")
-    known = place.train("known", *_SHORT, *exact, "run.max_steps=2", "--save-batches=2", card=False)
+    known = machine.train("known", *_SHORT, *exact, "run.max_steps=2", "--save-batches=2", card=False)
     figures = {}
     backends = [name for name in ("torch", "fsdp", "megatron") if name != "megatron" or _installed(name)]
     keys = (*_SHORT, *exact, "run.max_steps=2", f"--from-batches={known.folder / 'batches'}")
-    runs = place.train_together({name: (*keys, f"learner.backend={name}") for name in backends})
+    runs = machine.train_together({name: (*keys, f"learner.backend={name}") for name in backends})
     for backend, run in runs.items():
         first = [next(line["train/loss"] for line in one.lines if line["step"] == 1) for one in (known, run)]
         figures[f"{backend}_loss_difference"] = abs(first[0] - first[1])
@@ -171,11 +171,11 @@ def parity(place: Place) -> dict[str, float]:
     return figures
 
 
-def repeatable(place: Place) -> dict[str, float]:
+def repeatable(machine: Machine) -> dict[str, float]:
     """Count how often an operation gives other bits than the first time: an explanation of `same_bits`."""
     import torch
 
-    kind, size = ("cuda", 4096) if place.card else ("cpu", 64)
+    kind, size = ("cuda", 4096) if machine.card else ("cpu", 64)
     random = torch.Generator().manual_seed(0)
     table = torch.randn(512, 64, generator=random).to(kind)
     index = torch.randint(0, 512, (size,), generator=random).to(kind)
@@ -209,13 +209,13 @@ def repeatable(place: Place) -> dict[str, float]:
     }
 
 
-def same_bits(place: Place) -> dict[str, float]:
+def same_bits(machine: Machine) -> dict[str, float]:
     keys = (*_SHORT, "run.max_steps=4")
     begun = {"whole": keys, "again": keys, "cut": (*keys, "run.max_steps=2", "checkpoint.every=2")}
-    runs = place.train_together(begun)
+    runs = machine.train_together(begun)
     whole, again = runs["whole"], runs["again"]
     require(whole.digest == again.digest, f"two equal runs differ {first_difference(whole, again)}")
-    cut = place.train("cut", *keys, "checkpoint.every=2")
+    cut = machine.train("cut", *keys, "checkpoint.every=2")
     require(whole.digest == cut.digest, f"a resumed run differs from a whole one {first_difference(whole, cut)}")
     return {"steps": 4.0}
 
@@ -233,20 +233,20 @@ def first_difference(one: Run, other: Run) -> str:
     return "in their weights alone"
 
 
-def offload(place: Place) -> dict[str, float]:
+def offload(machine: Machine) -> dict[str, float]:
     moved = {"learner.offload={optimizer: true, weights: true}"}
-    runs = place.train_together({"stay": _SHORT, "away": (*_SHORT, *moved)})
+    runs = machine.train_together({"stay": _SHORT, "away": (*_SHORT, *moved)})
     stay, away = runs["stay"], runs["away"]
     bytes_moved = max(line.get("weights/offload_bytes", 0.0) for line in away.lines)
-    require(not place.card or bytes_moved > 0, "nothing was moved")
+    require(not machine.card or bytes_moved > 0, "nothing was moved")
     difference = first_difference(stay, away)
     require(stay.digest == away.digest, f"weights that were moved to the host and back learn otherwise {difference}")
     return {"offload_mb": bytes_moved / 1e6}
 
 
-def engine(place: Place) -> dict[str, float]:
-    run = place.train(
-        "vllm", *_SHORT, "rollout.sampler=vllm", "rollout.sleep=always" if place.card else "rollout.sleep=auto"
+def engine(machine: Machine) -> dict[str, float]:
+    run = machine.train(
+        "vllm", *_SHORT, "rollout.sampler=vllm", "rollout.sleep=always" if machine.card else "rollout.sleep=auto"
     )
     gap = run.mean("train/sampler_logprob_gap")
     require(gap < 0.02, f"vLLM and the learner differ by {gap:.3g} nats")
@@ -257,17 +257,17 @@ def engine(place: Place) -> dict[str, float]:
     }
 
 
-def experts(place: Place) -> dict[str, float]:
+def experts(machine: Machine) -> dict[str, float]:
     moe = {
         **{"model_type": "qwen3_moe", "hidden_size": 128, "intermediate_size": 256, "moe_intermediate_size": 64},
         **{"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32},
         **{"num_experts": 16, "num_experts_per_tok": 4, "tie_word_embeddings": True},
     }
-    sampler = "vllm" if place.card else "hf"
+    sampler = "vllm" if machine.card else "hf"
     keys = (f"policy.architecture={json.dumps(moe)}", f"rollout.sampler={sampler}")
     # Both engines share the GPU.
     keys = (*keys, "rollout.vllm.gpu_memory_utilization=0.3")
-    runs = place.train_together(
+    runs = machine.train_together(
         {
             "without": (*_SHORT, *keys, "rollout.sleep=auto"),
             "replayed": (*_SHORT, *keys, "rollout.router_replay=true"),
@@ -278,28 +278,28 @@ def experts(place: Place) -> dict[str, float]:
     return {"gap_without": without, "gap_with": replayed}
 
 
-def half_billion(place: Place) -> dict[str, float]:
+def half_billion(machine: Machine) -> dict[str, float]:
     large = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
     shape = (
         large
-        if place.card
+        if machine.card
         else {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
     )
     model = {"model_type": "qwen2", **shape, "num_key_value_heads": 2, "tie_word_embeddings": True}
-    tokens = 512 if place.card else 16
+    tokens = 512 if machine.card else 16
     keys = (
         *(f"policy.architecture={json.dumps(model)}", "policy.tokenizer.vocab_size=2000", "sft.steps=0"),
         *(f"rollout.max_new_tokens={tokens}", "rollout.batch_size=16", "algorithm.group_size=8", "run.max_steps=3"),
         *("evaluation.size=0", "rollout.sampler=hf", "algorithm.entropy_bonus=0.001"),
     )
     with PeakMemory() as used:
-        run = place.train("half_billion", *keys)
+        run = machine.train("half_billion", *keys)
     figures = {
         "tokens_per_s": run.mean("speed/tokens_per_s", first=2),
         "update_s": run.mean("time/update_s", first=2),
         "used_gb": used.most / 1e9,
     }
-    if place.card:
+    if machine.card:
         figures["planned_gb"] = planned_bytes(keys) / 1e9
         distance = figures["used_gb"] - figures["planned_gb"]
         require(abs(distance) < max(4.0, 0.35 * figures["used_gb"]), f"{figures['used_gb']:.1f} GB are used in all")
@@ -331,10 +331,10 @@ class PeakMemory:
         command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
         while not self._over.wait(0.2):
             try:
-                said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
+                output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
             except (OSError, subprocess.SubprocessError):
                 return
-            self.most = max(self.most, float(said.split()[0]) * 2**20)
+            self.most = max(self.most, float(output.split()[0]) * 2**20)
 
     def __enter__(self) -> PeakMemory:
         self._thread.start()
@@ -345,18 +345,18 @@ class PeakMemory:
         self._thread.join()
 
 
-def simulator(place: Place) -> dict[str, float]:
+def simulator(machine: Machine) -> dict[str, float]:
     keys = ("run.max_steps=3", "evaluation.size=4")
-    here = place.train("cpu", *keys, file="sim/cartpole_ppo", card=False)
-    there = place.train("card", *keys, file="sim/cartpole_ppo")
+    here = machine.train("cpu", *keys, file="sim/cartpole_ppo", card=False)
+    there = machine.train("card", *keys, file="sim/cartpole_ppo")
     losses = [next(line["train/loss"] for line in one.lines if line["step"] == 1) for one in (here, there)]
     difference = abs(losses[0] - losses[1])
     require(difference < 1e-3, f"first loss {losses[1]} instead of {losses[0]}")
     return {"loss_difference": difference, "steps_per_s": there.mean("speed/steps_per_s", first=2)}
 
 
-def batch_simulator(place: Place) -> dict[str, float]:
-    run = place.train("brax", "run.max_steps=3", "evaluation.size=8", file="sim/brax_inverted_pendulum_ppo")
+def batch_simulator(machine: Machine) -> dict[str, float]:
+    run = machine.train("brax", "run.max_steps=3", "evaluation.size=8", file="sim/brax_inverted_pendulum_ppo")
     return {"steps_per_s": run.mean("speed/steps_per_s", first=2)}
 
 
@@ -364,7 +364,7 @@ def batch_simulator(place: Place) -> dict[str, float]:
 class Part:
     """A part of the proof."""
 
-    prove: Callable[[Place], dict[str, float]]
+    prove: Callable[[Machine], dict[str, float]]
     proves: str
     """A sentence of what holds if it passes."""
     needs: Mapping[str, str] = field(default_factory=dict)
@@ -383,7 +383,7 @@ PARTS: Mapping[str, Part] = {
     "repeatable": Part(repeatable, "operations whose figure is 0 gave the same bits 20 times"),
     "same_bits": Part(same_bits, "a run that is cut and resumed on the GPU ends with the bits of one that was not"),
     "offload": Part(offload, "optimiser and weights that wait in host memory change no bit"),
-    "engine": Part(engine, "vLLM samples on the GPU, sleeps, wakes, takes weights in place and agrees", _VLLM),
+    "engine": Part(engine, "vLLM samples on the GPU, sleeps, wakes, takes weights in-place and agrees", _VLLM),
     "experts": Part(
         experts,
         "vLLM returns the experts of its tokens, and replaying them narrows the gap",
@@ -487,8 +487,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.child:
         with tempfile.TemporaryDirectory() as temporary:
-            place = Place(Path(temporary), card=not options.rehearse)
-            print(json.dumps(PARTS[options.child].prove(place)))
+            machine = Machine(Path(temporary), card=not options.rehearse)
+            print(json.dumps(PARTS[options.child].prove(machine)))
         return 0
     results = collect(options)
     failed = [name for name, one in results.items() if one.status == "failed"]

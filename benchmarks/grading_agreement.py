@@ -200,7 +200,7 @@ def table(pairs: Sequence[Pair], verdicts: dict[str, list[bool]]) -> Iterator[st
         ("by hand", lambda pair: pair.source == "by hand"),
     ):
         for grader, given in verdicts.items():
-            counts = Counter((said, pair.right) for pair, said in zip(pairs, given, strict=True) if where(pair))
+            counts = Counter((verdict, pair.right) for pair, verdict in zip(pairs, given, strict=True) if where(pair))
             total = max(1, sum(counts.values()))
             tp, tn, fp, fn = (counts[key] for key in ((True, True), (False, False), (True, False), (False, True)))
             yield f"| {name} | {grader} | {total:,} | {tp} | {tn} | {fp} | {fn} | {(tp + tn) / total:.3f} |"
@@ -233,9 +233,9 @@ def main(arguments: Iterable[str] | None = None) -> None:
     if options.disagreements:
         with options.disagreements.open("w", encoding="utf-8") as file:
             for index, pair in enumerate(pairs):
-                said = {name: given[index] for name, given in verdicts.items()}
-                if len({pair.right, *said.values()}) > 1:
-                    file.write(json.dumps({**asdict(pair), **said}, ensure_ascii=False) + "\n")
+                by_grader = {name: given[index] for name, given in verdicts.items()}
+                if len({pair.right, *by_grader.values()}) > 1:
+                    file.write(json.dumps({**asdict(pair), **by_grader}, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

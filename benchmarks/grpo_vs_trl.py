@@ -1,4 +1,4 @@
-"""Tokens per CPU-second of the whole GRPO step: rlinf beside TRL's GRPOTrainer.
+"""Tokens per CPU-second of the whole GRPO step: rlinf against TRL's GRPOTrainer.
 
     python benchmarks/grpo_vs_trl.py [--repeats 5] [--steps 8] [--cases fixed,variable] [--engines rlinf,trl]
         [--write FILE]
@@ -14,7 +14,7 @@ The learning rate is so small that response lengths stay what they were at the s
 after every token, so lengths are geometric with a mean of about a third of the cap of 96. ``_long``: the same with
 prompts of about 64 tokens instead of about 10. Completion tokens are counted alike, the end token included.
 
-With ``--model FOLDER`` a pretrained chat model (SmolLM2-135M-Instruct) takes the place of the tiny one, and both
+With ``--model FOLDER`` a pretrained chat model (SmolLM2-135M-Instruct) replaces the tiny one, and both
 libraries apply its chat template. ``fixed`` then means that no token it would draw ends a response, ``variable`` that
 it ends its answers as it was taught to, after 7 to 96 tokens (the cap), 43 in the mean. rlinf computes in bfloat16
 then, where the CPU has instructions for it. TRL is offered in float32, with its ``bf16`` option (float32 weights,
@@ -387,7 +387,7 @@ def measure(engine: str, case: Case, policy: Path, steps: int) -> Figures:
         return ENGINES[engine](case, policy, Path(scratch), steps + case.warm_up)
 
 
-def measure_apart(engine: str, name: str, policy: Path, steps: int, model: str | None) -> Figures:
+def measure_separately(engine: str, name: str, policy: Path, steps: int, model: str | None) -> Figures:
     """The same in a fresh process.
 
     Raises RuntimeError with the end of its error output where it fails."""
@@ -462,7 +462,7 @@ def main() -> None:
                 save_policy(cases[name], policy)
                 results[name] = {engine: [] for engine in options.engines.split(",")}
             for engine, runs in results[name].items():
-                runs.append(measure_apart(engine, name, policy, options.steps, options.model))
+                runs.append(measure_separately(engine, name, policy, options.steps, options.model))
                 print(f"{name} {engine}: {runs[-1].speed:,.0f} tokens per CPU-second", flush=True)
             if options.write:
                 found = figures_of_table(table(results), labels=2)

@@ -1,4 +1,4 @@
-"""Hindsight replay beside Stable-Baselines3's HerReplayBuffer: success and CPU-seconds, one thread each.
+"""Hindsight replay against Stable-Baselines3's HerReplayBuffer: success and CPU-seconds, one thread each.
 
     python benchmarks/hindsight_vs_sb3.py --task fetch --seeds 3 [--write]  # FetchReach; needs oneloop-rl[robotics]
     python benchmarks/hindsight_vs_sb3.py --task panda --seeds 3            # PandaReach; needs panda-gym

@@ -2,7 +2,7 @@
 
 Env workers and ranks are Ray actors of this machine; environments and policy are left out, the way is the code of a
 training iteration. "Through the driver" is the way without a row plan: every image comes to the driver with its batch,
-and goes to every rank. "Apart" is the way of a run: images stay with the env workers, which cut them up for the ranks.
+and goes to every rank. "Local" is the way of a run: images stay with the env workers, which cut them up for the ranks.
 Seconds of the driver are CPU-seconds of its process, Ray's threads in it included.
 """
 
@@ -87,14 +87,14 @@ def plan() -> DecisionPlan:
     return DecisionPlan([stage], seed=0, rule=DecisionRule())
 
 
-def measured(cluster: Cluster, envs: EnvPool, ranks: int, *, apart: bool, repeats: int) -> tuple[float, float, float]:
+def measured(cluster: Cluster, envs: EnvPool, ranks: int, *, local: bool, repeats: int) -> tuple[float, float, float]:
     """Medians of an iteration: (CPU-seconds of the driver, seconds), and the bytes of images that a rank is given."""
     spent: list[tuple[float, float]] = []
     with cluster.spawn("learner", rank, n=ranks) as group:
-        pool = LearnerPool(group, cluster, plan=plan() if apart else None)
+        pool = LearnerPool(group, cluster, plan=plan() if local else None)
         for step in range(repeats + 1):
             cpu, began = cpu_s(), time.perf_counter()
-            parts: Sequence[RolloutPart] = (envs if apart else envs.group).call("collect", step)
+            parts: Sequence[RolloutPart] = (envs if local else envs.group).call("collect", step)
             batch = concatenate([part.batch for part in parts if part.batch is not None])
             given = pool.update(batch, step=step)["bytes"]
             spent.append((cpu_s() - cpu, time.perf_counter() - began))
@@ -125,9 +125,9 @@ def main() -> None:
         total = options.envs * options.decisions * options.pixels**2 * 3
         print(f"{total / 1e6:.0f} MB of images from {options.workers} env workers", flush=True)
         for ranks in options.ranks:
-            for apart in (False, True):
-                cpu, seconds, given = measured(cluster, envs, ranks, apart=apart, repeats=options.repeats)
-                way = "apart" if apart else "through the driver"
+            for local in (False, True):
+                cpu, seconds, given = measured(cluster, envs, ranks, local=local, repeats=options.repeats)
+                way = "local" if local else "through the driver"
                 print(
                     f"{ranks} ranks, {way}: driver {cpu:.3f} CPU-s, {seconds:.2f} s, {given / 1e6:.1f} MB a rank",
                     flush=True,

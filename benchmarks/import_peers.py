@@ -8,7 +8,7 @@ repository; files are read as text and nothing of them runs. A file counts as
 
 * passing: what was imported passes the checks, but for paths of models and data that are not on this machine;
 * refused: one sentence names the feature that does not exist here;
-* other: a fragment, an evaluation, a server or data preparation, said so by the importer: not a training file;
+* other: a fragment, an evaluation, a server or data preparation, reported so by the importer: not a training file;
 * failing: what was imported does not pass, or the import ended in any other way.
 
 The share is that of passing and refused among training files. Features are listed by how many files name them.
@@ -44,7 +44,7 @@ _BUILDS = {
     "sb3": re.compile(r"\b(PPO|SAC|TD3|DDPG|DQN|A2C|QRDQN|TQC|TRPO|ARS|CrossQ|RecurrentPPO|MaskablePPO)\("),
 }
 ROWS = 10_000
-"""Rows of a data set, for lengths in epochs: the peers' files do not say how many there are."""
+"""Rows of a data set, for lengths in epochs: the peers' files do not give their number."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an entry: a kind, and the sentences that say why."""
+    """What became of an entry: a kind, and the sentences that explain it."""
 
     entry: Entry
     kind: str
@@ -174,7 +174,7 @@ def features(outcomes: dict[str, list[Outcome]], kind: str, most: int) -> str:
 
 
 def sample(outcomes: dict[str, list[Outcome]], number: int, seed: int) -> None:
-    """Prints drawn files that passed, beside what was written and reported, to be read by hand."""
+    """Prints drawn files that passed, with what was written and reported, to be read by hand."""
     passed = [one for found in outcomes.values() for one in found if one.sheet is not None]
     for one in random.Random(seed).sample(passed, min(number, len(passed))):
         assert one.sheet is not None

@@ -1,4 +1,4 @@
-"""Every learner layout against the torch learner in one process: how far the numbers lie apart, and how fast each is.
+"""Every learner layout against the torch learner in one process: how far the numbers differ, and how fast each is.
 
     python benchmarks/learner_parity.py [--write]
 
@@ -6,7 +6,7 @@ Four gloo processes on the CPU, a random Qwen2 of 0.9 million parameters and a Q
 responses; each against the torch learner of the same model. Columns: largest
 difference of log-probabilities and entropies (nats); relative difference of loss and gradient norm; largest difference
 of a weight after one optimiser step; packed tokens per second of the update, and those of the torch learner (data
-parallel) with as many processes; tokens per CPU second of all processes together, which says what a layout computes
+parallel) with as many processes; tokens per CPU second of all processes together, which shows what a layout computes
 where cores are shared.
 """
 
@@ -68,7 +68,7 @@ LAYOUTS: dict[str, tuple[str, MegatronConfig, int, str]] = {
 
 @dataclass(frozen=True)
 class Numbers:
-    """What one layout says of the batch; columns [B, T]."""
+    """What one layout computes for the batch; columns [B, T]."""
 
     logprobs: Tensor
     entropy: Tensor
@@ -153,7 +153,7 @@ def measure(backend: str, layout: MegatronConfig, family: str) -> Numbers:
     learner, batch = make_learner(backend, layout, family), make_batch()
     parts: list[Any] = [None] * dist.get_world_size()
     rows, output = learner.evaluate(batch)
-    if backend == "torch":  # its learner leaves out the entropy where nobody reads it
+    if backend == "torch":  # its learner leaves out the entropy if nothing reads it
         part = batch.select(rows)
         with torch.no_grad():
             output = learner.policy.evaluate(part.inputs, part.actions, part.mask)
@@ -196,7 +196,7 @@ def run_rank(rank: int, folder: str) -> None:
         dist.destroy_process_group()
 
 
-def apart(numbers: Numbers, truth: Numbers) -> tuple[float, ...]:
+def differences_of(numbers: Numbers, truth: Numbers) -> tuple[float, ...]:
     """How far a layout is from the torch learner: log-probabilities, entropies, loss, gradient norm, weights."""
     return (
         float((numbers.logprobs - truth.logprobs).abs().max()),
@@ -209,7 +209,7 @@ def apart(numbers: Numbers, truth: Numbers) -> tuple[float, ...]:
 def figures(found: dict[str, Numbers]) -> list[Figure]:
     """The largest differences of all layouts, and the tokens per CPU-second of each."""
     truths = {DENSE: found["torch, one rank"], EXPERTS: found["experts: torch, one rank"]}
-    differences = [apart(numbers, truths[LAYOUTS[name][3]]) for name, numbers in found.items()]
+    differences = [differences_of(numbers, truths[LAYOUTS[name][3]]) for name, numbers in found.items()]
     cases = ("log-probability", "entropy", "loss, relative", "gradient norm, relative", "weights after one step")
     largest = [float(f"{max(column):.2g}") for column in zip(*differences, strict=True)]
     made = [
@@ -230,7 +230,7 @@ def table(found: dict[str, Numbers]) -> str:
         _, _, size, family = LAYOUTS[name]
         which = "experts: torch" if family == EXPERTS else "torch"
         truth, peer = found[f"{which}, one rank"], found[f"{which}, {'one rank' if size == 1 else f'{size} ranks'}"]
-        differences = apart(numbers, truth)
+        differences = differences_of(numbers, truth)
         speeds = f"{numbers.tokens_per_s:13,.0f}{peer.tokens_per_s:13,.0f}{numbers.tokens_per_cpu_s:13,.0f}"
         lines.append(f"{name:34}" + "".join(f"{value:13.1e}" for value in differences) + speeds)
     return "\n".join(lines)

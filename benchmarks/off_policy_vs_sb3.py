@@ -9,7 +9,7 @@
 Every run is a process of its own; imports and construction are not counted on either side. Ours are config/sim/*.yaml;
 the peer has the same networks, rates, updates per environment step and number of steps. Returns are means of 20 greedy
 episodes after the last step, from the same start states on both sides. The peers have no recurrent SAC: `memory_sac` is
-beside plain SAC on the same observations.
+against plain SAC on the same observations.
 """
 
 from __future__ import annotations

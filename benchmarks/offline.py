@@ -1,4 +1,4 @@
-"""Offline reinforcement learning beside behaviour cloning, on the same recorded episodes of mixed quality.
+"""Offline reinforcement learning against behaviour cloning, on the same recorded episodes of mixed quality.
 
     python benchmarks/offline.py [--seeds 3] [--write]
 
@@ -53,15 +53,15 @@ def main() -> None:
     add_output(parser, "offline")
     wanted = parser.parse_args()
     seeds = tuple(range(wanted.seeds))
-    with tempfile.TemporaryDirectory() as place:
-        returns = record(Path(place) / "data")
+    with tempfile.TemporaryDirectory() as scratch:
+        returns = record(Path(scratch) / "data")
         ends = round(min(returns), 1), round(max(returns), 1)
         found = [
             Figure("episodes of the data", "return", round(statistics.mean(returns), 1), interval=ends, n=EPISODES)
         ]
         print("data", statistics.mean(returns), ends, flush=True)
         for side, settings in SIDES.items():
-            rows = [train(Path(place) / "data", Path(place) / f"{side}_{seed}", seed, settings) for seed in seeds]
+            rows = [train(Path(scratch) / "data", Path(scratch) / f"{side}_{seed}", seed, settings) for seed in seeds]
             print(side, rows, flush=True)
             for name, values in zip(("return", "CPU-seconds"), zip(*rows, strict=True), strict=True):
                 short = [round(value, 1) for value in values]

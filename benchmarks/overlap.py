@@ -47,7 +47,7 @@ VOCABULARY = 256
 
 @dataclass(frozen=True)
 class Case:
-    """Planted seconds of an iteration, and what else sets a case apart."""
+    """Planted seconds of an iteration, and what else distinguishes a case."""
 
     sampler: float = 1.0
     learner: float = 1.0

@@ -100,11 +100,11 @@ def decode(options: argparse.Namespace) -> dict[str, float]:
     sampler = _sampler(options.words[0], options.words[1], options.model)
     tokenizer = AutoTokenizer.from_pretrained(options.model)
     requests = []
-    for place in range(PROMPTS):
-        text = f"Tom has {place} apples. Anna gives him {place + 2} more. How many apples does Tom have now?"
+    for index in range(PROMPTS):
+        text = f"Tom has {index} apples. Anna gives him {index + 2} more. How many apples does Tom have now?"
         message = [{"role": "user", "content": text}]
         encoded = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=True, return_dict=True)
-        requests.append(SimpleNamespace(id=place, prompt=tuple(encoded["input_ids"])))
+        requests.append(SimpleNamespace(id=index, prompt=tuple(encoded["input_ids"])))
 
     def sample(tokens: int) -> Any:
         if options.words[0] == "vllm":
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--model", default="models/smollm2")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument(
-        "--write", type=Path, metavar="FILE", help="write the figures as JSON, beside those of other parts"
+        "--write", type=Path, metavar="FILE", help="write the figures as JSON, with those of other parts"
     )
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("words", nargs="*")
@@ -168,8 +168,8 @@ def main() -> None:
 
     torch.set_num_threads(1)
     numbers = PARTS[options.part](options)
-    said = ", ".join(f"{value:.2f} {name}" for name, value in numbers.items())
-    print(options.part, *options.words, "-", said, flush=True)
+    figures_text = ", ".join(f"{value:.2f} {name}" for name, value in numbers.items())
+    print(options.part, *options.words, "-", figures_text, flush=True)
     if options.write:
         save(options.write, figures(options.part, options.words, numbers), intervals="", keep_others=True)
 

@@ -37,7 +37,7 @@ class Figure:
     metric: str
     """The column."""
     value: float | None
-    """None if the case has no number; ``remark`` then says why."""
+    """None if the case has no number; ``remark`` then gives the reason."""
     unit: str = ""
     interval: tuple[float, float] | None = None
     """None if the interval was not recorded."""
@@ -175,7 +175,7 @@ def save(
 
 
 def merged(old: Iterable[Figure], new: Iterable[Figure]) -> list[Figure]:
-    """Return ``old`` with the figures of ``new`` in place of those of the same case and metric; others come last.
+    """Return ``old`` with the figures of ``new`` instead of those of the same case and metric; others come last.
 
     >>> [one.value for one in merged([Figure("a", "m", 1), Figure("b", "m", 2)], [Figure("a", "m", 4)])]
     [4, 2]

@@ -38,8 +38,8 @@ def measure(recipe: str, seed: int, folder: Path, changes: list[str]) -> list[Fi
     case = ", ".join([f"`{recipe}`", *(f"`{change}`" for change in changes), f"seed {seed}"])
     count = int(run.values("eval/accuracy/n")[-1])
     found = []
-    for when, place in (("before", 0), ("after", -1)):
-        rate = run.values("eval/accuracy")[place]
+    for when, index in (("before", 0), ("after", -1)):
+        rate = run.values("eval/accuracy")[index]
         low, high = wilson(rate * count, count)
         interval = (round(low, 3), round(high, 3))
         found.append(Figure(case, f"verdict {when}", round(rate, 3), "", interval, count, (seed,)))

@@ -22,7 +22,7 @@ RECIPES = (
     *("panda_reach", "maniskill_push_cube", "robosuite_lift", "tabletop_vla"),
 )
 EVALUATIONS = 6
-"""Of each run, beside the first and the last."""
+"""Of each run, in addition to the first and the last."""
 SUCCESS = "eval/success_once"
 
 

@@ -111,8 +111,8 @@ def judged(old: Figure, new: Figure) -> str:
         return "within noise" if old.remark == new.remark else "MOVED"
     if old.interval is None or new.interval is None:
         return "within noise" if old.value == new.value else "no interval"
-    apart = new.interval[0] > old.interval[1] or new.interval[1] < old.interval[0]
-    return "MOVED" if apart else "within noise"
+    disjoint = new.interval[0] > old.interval[1] or new.interval[1] < old.interval[0]
+    return "MOVED" if disjoint else "within noise"
 
 
 def _shown(figure: Figure | None) -> str:

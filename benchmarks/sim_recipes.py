@@ -1,4 +1,4 @@
-"""Gymnasium's own environments trained by the recipes of ``config/sim/``: returns beside published ones.
+"""Gymnasium's own environments trained by the recipes of ``config/sim/``: returns against published ones.
 
     python benchmarks/sim_recipes.py [--recipes cartpole_ppo,...] [--seeds 0,1,2] [--folder FOLDER] [--write]
 

@@ -1,4 +1,4 @@
-"""Simulators beside Stable-Baselines3: CPU-seconds to a goal, one thread each, runs interleaved.
+"""Simulators against Stable-Baselines3: CPU-seconds to a goal, one thread each, runs interleaved.
 
     python benchmarks/sim_vs_sb3.py --seeds 5 [--write]    # CartPole: PPO until the last 100 episodes average 475
     python benchmarks/sim_vs_sb3.py --task pendulum        # Pendulum: SAC steps per CPU-second, and the return reached
@@ -9,7 +9,7 @@ Every run is a process of its own; imports and construction are not counted on e
 hyper-parameters of its Zoo, ours are those of config/sim/NAME.yaml. Pendulum: both make one update of 256 transitions
 per environment step; SB3's networks are 256 wide, our recipe's 128. `rlinf_wide` is ours with SB3's networks,
 `sb3_small` SB3 with ours. HalfCheetah: both recipes are for a million steps, of which the first are timed; what they
-come to is in sim_recipes.py's table, beside the Zoo's own. `sb3_small` there is SB3 with our networks, minibatches,
+come to is in sim_recipes.py's table, next to the Zoo's own. `sb3_small` there is SB3 with our networks, minibatches,
 epochs and environments. `return` is the mean of 20 greedy episodes after the last step, from the same start states on
 both sides; it is not part of the CPU-seconds.
 """
@@ -125,7 +125,7 @@ def ours_pendulum_wide(seed: int) -> dict[str, float]:
 
 
 def sb3_halfcheetah(seed: int, *, as_ours: bool = False) -> dict[str, float]:
-    """``as_ours``: with what our recipe has in the place of the Zoo's settings that decide what a step costs."""
+    """``as_ours``: with what our recipe has instead of the Zoo's settings that decide what a step costs."""
     import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_vec_env

@@ -39,7 +39,7 @@ SETTINGS = (
     "cluster.max_restarts=1000",
     "logging.progress=none",
 )
-LOOK_S = 5.0
+SAMPLE_S = 5.0
 NO_ACTORS = (b"ray::IDLE", b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
 """Ray's own agents have such names too, and Ray on the machine ends with them."""
 RUN = "run"
@@ -48,7 +48,7 @@ GROWTH = 1.5
 
 
 @dataclass(frozen=True)
-class Look:
+class Sample:
     """The driver at one moment."""
 
     memory_mb: float
@@ -87,18 +87,18 @@ def workers(pid: int) -> list[int]:
     return found
 
 
-def look(pid: int, folder: Path) -> Look | None:
+def sample(pid: int, folder: Path) -> Sample | None:
     """The driver now; None where it has just ended."""
     status = Path(f"/proc/{pid}/status").read_text()
     memory = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")]
     if not memory:
         return None
     files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    return Look(memory[0] / 1e3, files, (disk_bytes(folder) - disk_bytes(folder / RUN)) / 1e6)
+    return Sample(memory[0] / 1e3, files, (disk_bytes(folder) - disk_bytes(folder / RUN)) / 1e6)
 
 
 def disk_bytes(folder: Path) -> int:
-    """Of all files below a folder that others write: one that goes while it is looked at counts as gone."""
+    """Of all files below a folder that others write: one that goes while it is read counts as gone."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -109,35 +109,35 @@ def disk_bytes(folder: Path) -> int:
 
 def soak(
     command: list[str], environment: dict[str, str], folder: Path, seconds: float, every: float
-) -> tuple[list[Look], int, int]:
-    """Runs the command, and again where it ends; kills a worker ``every`` seconds. (looks, kills, starts)"""
-    chosen, looks = random.Random(0), list[Look]()
+) -> tuple[list[Sample], int, int]:
+    """Runs the command, and again where it ends; kills a worker ``every`` seconds. (samples, kills, starts)"""
+    chosen, samples = random.Random(0), list[Sample]()
     until, due = time.monotonic() + seconds, time.monotonic() + every
     kills = starts = 0
     while time.monotonic() < until:
         run = subprocess.Popen(command, env=environment, cwd=ROOT)
         starts += 1
         while run.poll() is None and time.monotonic() < until:
-            time.sleep(LOOK_S)
+            time.sleep(SAMPLE_S)
             alive = workers(run.pid)
             if time.monotonic() >= due and alive:
                 os.kill(chosen.choice(alive), signal.SIGKILL)
                 kills, due = kills + 1, time.monotonic() + every
                 print(f"{time.monotonic() - until + seconds:.0f} s: kill {kills}", flush=True)
-            if run.poll() is None and (seen := look(run.pid, folder)) is not None:
-                looks.append(seen)
+            if run.poll() is None and (seen := sample(run.pid, folder)) is not None:
+                samples.append(seen)
         run.terminate()
         run.wait(timeout=300)
     print(f"{kills} workers killed, the command was started {starts} times")
-    return looks, kills, starts
+    return samples, kills, starts
 
 
-def problems(looks: list[Look], run: Path) -> list[str]:
+def problems(samples: list[Sample], run: Path) -> list[str]:
     trained, found = trained_steps(run), []
     if trained != list(range(1, len(trained) + 1)):
         found.append("steps are missing or there twice")
     for name in ("memory_mb", "files", "disk_mb"):
-        before, after = peaks(looks, name)
+        before, after = peaks(samples, name)
         print(f"{name}: at most {before:.0f} in the first quarter, {after:.0f} after it")
         if after > GROWTH * before:
             found.append(f"{name} grows")
@@ -150,15 +150,15 @@ def trained_steps(run: Path) -> list[int]:
     return [line["step"] for line in lines if "train/loss" in line]
 
 
-def peaks(looks: list[Look], name: str) -> tuple[float, float]:
+def peaks(samples: list[Sample], name: str) -> tuple[float, float]:
     """The largest value in the first quarter, and after it."""
-    first, rest = looks[: max(1, len(looks) // 4)], looks[len(looks) // 4 :]
+    first, rest = samples[: max(1, len(samples) // 4)], samples[len(samples) // 4 :]
     return max(getattr(one, name) for one in first), max(getattr(one, name) for one in rest)
 
 
-def figures(looks: list[Look], kills: int, starts: int, run: Path, minutes: float) -> list[Figure]:
+def figures(samples: list[Sample], kills: int, starts: int, run: Path, minutes: float) -> list[Figure]:
     case = f"{minutes:g} minutes"
-    before, after = peaks(looks, "memory_mb")
+    before, after = peaks(samples, "memory_mb")
     return [
         Figure(case, "actors killed", kills),
         Figure(case, "restarts by the same command", starts - 1),
@@ -190,11 +190,11 @@ def main() -> None:
             *given[1:],
             f"run.dir={folder / RUN}",
         ]
-        looks, kills, starts = soak(command, environment, folder, options.minutes * 60, options.every)
-        found = problems(looks, folder / RUN)
+        samples, kills, starts = soak(command, environment, folder, options.minutes * 60, options.every)
+        found = problems(samples, folder / RUN)
         shutil.copy(folder / RUN / "metrics.jsonl", Path.cwd() / "soak_metrics.jsonl")
         if options.write:
-            save(options.write, figures(looks, kills, starts, folder / RUN, options.minutes), intervals="")
+            save(options.write, figures(samples, kills, starts, folder / RUN, options.minutes), intervals="")
     print("\n".join(found) or "no step lost or doubled, nothing grows")
     sys.exit(bool(found))
 

@@ -16,16 +16,16 @@ per second leave that out.
 
 What asynchronous generation can gain depends on three things, of which ``--workload`` sets two:
 
-- How long the longest response is beside the others. ``long_tail`` draws from a distribution of long reasoning: sigma
+- How much the longest response exceeds the others. ``long_tail`` draws from a distribution of long reasoning: sigma
   0.95, cap 7.1 times the median (of 4,500 and 32,000 tokens there, 72 and 512 here): the longest of 64 responses is
   nearly always as long as the cap, 4.7 times the mean.
-- What a step of decoding costs beside what a row in it costs. On an accelerator reading the weights costs most: 8 ms a
+- What a step of decoding costs compared with a row in it. On an accelerator reading the weights costs most: 8 ms a
   step and 0.06 ms a row, as much as 133 rows, 0.52 of the 256 that a sampler decodes there. Synchronous generation
   then waits, in steps that cost almost as much as full ones, for its longest rows. A CPU has no such constant, but a
   narrow, deep model does, since every call of a kernel costs something: ``long_tail`` has a model whose step costs as
   much as about half of the rows of a batch (``--decoding`` measures it). In ``even``, wider, it is an eighth.
-- How long an update takes beside generation: either run is as slow as both after each other, or as the slower one.
-  Nothing is set here: it is one epoch over the batch, and the table says what it took. Its reward is graded (the share
+- How long an update takes compared with generation: either run takes as long as both in turn, or as the slower one.
+  Nothing is set here: it is one epoch over the batch, and the table shows what it took. Its reward is graded (the share
   of vowels), so that no group's rewards are all equal: such groups cost an update nothing, and how many there are is a
   matter of luck.
 
@@ -80,7 +80,7 @@ class Workload:
         return self.prompts * GROUP
 
     def length_of(self, request: SampleRequest, sample: int) -> int:
-        """The drawn length of a response: by its key, so that it is the same whenever it is asked for."""
+        """The drawn length of a response: by its key, so that it is the same at every call."""
         draw = np.random.default_rng(stream_seed(0, "length", *request.key, sample)).standard_normal()
         return max(1, min(self.longest, round(self.median * math.exp(self.sigma * draw))))
 
@@ -135,8 +135,8 @@ class _DrawnEngine(HFEngine):
     def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         waiting = len(self._waiting)
         done = super().add(_endless(requests))
-        for place in range(waiting, len(self._waiting)):
-            self._waiting[place] = _drawn(self._waiting[place], self.workload)
+        for index in range(waiting, len(self._waiting)):
+            self._waiting[index] = _drawn(self._waiting[index], self.workload)
         return done
 
     def step(self, max_s: float) -> list[Completion]:
@@ -283,7 +283,7 @@ def decoding_costs(workload: Workload, counts: Sequence[int], columns: int) -> N
     for kind in ("whole batches", "session"):
         costs = []
         for count in counts:
-            request = SampleRequest(0, tuple(2 + place % 298 for place in range(columns)), count, params, (0,))
+            request = SampleRequest(0, tuple(2 + token % 298 for token in range(columns)), count, params, (0,))
             costs.append(min(_whole(sampler, request) if kind == "whole batches" else _session(sampler, request)))
         a_row = (costs[-1] - costs[0]) / (counts[-1] - counts[0])
         a_step = costs[0] - a_row * counts[0]

@@ -1,4 +1,4 @@
-"""CPU-seconds until a chat model answers 90% of held-out word problems by GRPO alone: rlinf beside TRL's GRPOTrainer.
+"""CPU-seconds until a chat model answers 90% of held-out word problems by GRPO alone: rlinf against TRL's GRPOTrainer.
 
     python benchmarks/time_to_accuracy.py [--engines rlinf,trl] [--seeds 0,1,2] [--steps 20] [--write]
 
@@ -168,7 +168,7 @@ def run_trl(
             output_dir=str(scratch / "trl"), max_steps=steps, max_completion_length=CAP, learning_rate=LEARNING_RATE,
             seed=seed, shuffle_dataset=False, **settings,
         ),
-        train_dataset=Dataset.from_list([{"prompt": asked(rows[i]), "answer": rows[i]["answer"]} for i in order]),
+        train_dataset=Dataset.from_list([{"prompt": prompt(rows[i]), "answer": rows[i]["answer"]} for i in order]),
         callbacks=[Watch()],
     )  # fmt: skip
     clock = Clock()
@@ -179,7 +179,7 @@ def tasks(split: str) -> list[dict[str, str]]:
     return [json.loads(line) for line in (TASKS / f"{split}.jsonl").read_text().splitlines()]
 
 
-def asked(row: dict[str, str]) -> list[dict[str, str]]:
+def prompt(row: dict[str, str]) -> list[dict[str, str]]:
     """The bare question, as the recipe has it (`data.instruction: never`)."""
     return [{"role": "user", "content": row["question"]}]
 
@@ -199,13 +199,13 @@ def greedy_accuracy(model: Any, tokenizer: Any, rows: Sequence[dict[str, str]]) 
     model.eval()
     for start in range(0, len(rows), EVALUATED_TOGETHER):
         part = rows[start : start + EVALUATED_TOGETHER]
-        texts = [tokenizer.apply_chat_template(asked(row), tokenize=False, add_generation_prompt=True) for row in part]
+        texts = [tokenizer.apply_chat_template(prompt(row), tokenize=False, add_generation_prompt=True) for row in part]
         prompts = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
         with torch.no_grad():
-            said = model.generate(**prompts, max_new_tokens=CAP, do_sample=False)[:, prompts["input_ids"].shape[1] :]
-        cut = [tokenizer.eos_token_id not in row for row in said.tolist()]
+            sampled = model.generate(**prompts, max_new_tokens=CAP, do_sample=False)[:, prompts["input_ids"].shape[1] :]
+        cut = [tokenizer.eos_token_id not in row for row in sampled.tolist()]
         answers = [row["answer"] for row in part]
-        verdicts += graded(tokenizer.batch_decode(said, skip_special_tokens=True), answers, cut)
+        verdicts += graded(tokenizer.batch_decode(sampled, skip_special_tokens=True), answers, cut)
     model.train()
     return statistics.mean(verdicts)
 
@@ -259,7 +259,7 @@ def begun(folder: Path, engine: str, seed: int) -> Path:
 def measured(engine: str, seed: int, options: argparse.Namespace) -> Course:
     """One run, in a process of its own, unless the folder holds it; with ``--report``, as far as the folder has it."""
 
-    def measure_apart() -> dict[str, Any]:
+    def measure_separately() -> dict[str, Any]:
         words = [sys.executable, __file__, *sys.argv[1:], "--one", engine, str(seed)]
         env = os.environ | ENVIRONMENT
         done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True, check=True)
@@ -269,7 +269,7 @@ def measured(engine: str, seed: int, options: argparse.Namespace) -> Course:
     file = options.folder / f"{engine}_{seed}.json"
     if options.report and not file.exists():
         file = begun(options.folder, engine, seed)
-    course = Course(**kept(file, measure_apart))
+    course = Course(**kept(file, measure_separately))
     course.accuracy = {int(step): accuracy for step, accuracy in course.accuracy.items()}
     return course
 

@@ -51,7 +51,7 @@ figure; its kind is given on the page of the topic. An older figure without a re
 
 `make benchmarks` runs the short benchmarks within 20 minutes and prints which figures moved beyond noise: those whose
 new interval does not overlap the committed one. `python benchmarks/NAME.py --write` replaces one committed record, and
-`make docs` renews these pages. Long benchmarks take hours; their docstrings say how to start them.
+`make docs` renews these pages. Long benchmarks take hours; their docstrings describe how to start them.
 
 Earlier figures: `git log -- benchmarks/RESULTS.md`.
 """

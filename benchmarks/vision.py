@@ -93,7 +93,7 @@ def figures(runs: Sequence[Measured]) -> list[Figure]:
 
 
 def page(text: str) -> str:
-    """Return the text of docs/vision.md with a table of the committed records in the place of the one it has."""
+    """Return the text of docs/vision.md with a table of the committed records instead of the one it has."""
     rows = ["| recipe | seeds | before | after | blank pictures | swapped pictures | CPU-seconds |", "|---" * 7 + "|"]
     for recipe in RECIPES:
         path = RESULTS / f"vision_{recipe}.json"

@@ -5,10 +5,10 @@
 
 An update is everything between the learner's weights and a sampler whose next token follows them. The model is a random
 Qwen2 in float32. The first two updates of a process are not counted: they allocate what the others reuse. ``arriving``
-is the part before the sampler has the tensors in hand, the rest is its own copy into place. With ``--stages`` the
+is the part before the sampler has the tensors in hand, the rest is its own copy into its weights. With ``--stages`` the
 learner is megatron's, its layers over as many processes, and all weights go through the first of them (one source), or
 each sends its own; otherwise it is one process that holds the weights. ``CPU`` is the processor time of an update in
-each process of the learner and in the sampler, which says more than seconds where cores are shared.
+each process of the learner and in the sampler, which shows more than seconds where cores are shared.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def build_model(size: str) -> Any:
 
 
 class Timed:
-    """A worker that says how much processor time its process took so far."""
+    """A worker that reports the processor time of its process so far."""
 
     def cpu_s(self) -> float:
         return time.process_time()
@@ -111,8 +111,8 @@ def build_stage(folder: Path, bucket_mb: int, info: Any) -> Any:
     from rlinf.schema.learner import MegatronConfig
     from rlinf.train.workers.learner_worker import LearnerWorker
 
-    place = {"rank": info.rank, "size": info.size, "address": info.master_address, "port": info.master_port}
-    join(**place, device=torch.device("cpu"), timeout_s=600.0)
+    rendezvous = {"rank": info.rank, "size": info.size, "address": info.master_address, "port": info.master_port}
+    join(**rendezvous, device=torch.device("cpu"), timeout_s=600.0)
     learner = MegatronLearner(
         AutoConfig.from_pretrained(folder),
         SafetensorsFolder(folder),

@@ -1,4 +1,4 @@
-"""Entries of RL Zoo, imported and run here, beside Stable-Baselines3 with the same entry: return and CPU-seconds.
+"""Entries of RL Zoo, imported and run here, against Stable-Baselines3 with the same entry: return and CPU-seconds.
 
     python benchmarks/zoo_vs_sb3.py --hyperparams rl-baselines3-zoo/hyperparams [--entry ppo/CartPole-v1] [--write]
 
@@ -45,12 +45,12 @@ def ours(folder: Path, entry: str, steps: int, seed: int) -> dict[str, float]:
     from rlinf_import.sheet import Options
 
     algorithm, environment = entry.split("/")
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as scratch:
         options = Options(environment=environment, algorithm=algorithm)
         sheet = imported("sb3", folder / f"{algorithm}.yml", [f"n_timesteps={steps}"], options)
-        recipe = Path(place) / "entry"
+        recipe = Path(scratch) / "entry"
         recipe.with_suffix(".yaml").write_text(page(sheet))
-        trainer = _trainer(str(recipe), seed, place)
+        trainer = _trainer(str(recipe), seed, scratch)
         began = time.process_time()
         done = 0.0
         for step in range(trainer.config.run.max_steps):

@@ -1,5 +1,5 @@
-"""What MkDocs asks while it builds the site: links to files of the repository, the list of decision records, and tables
-that say on a phone what each of their cells is, and pictures that `make docs` took (screenshots.py)."""
+"""Hooks of MkDocs for the build of the site: links to files of the repository, the list of decision records, and tables
+whose cells show their column on a phone, and pictures that `make docs` took (screenshots.py)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _REFERENCES = ("config.md", "metrics.md")
-"""Pages of wide tables: the table of contents leaves them its place."""
+"""Pages of wide tables: the table of contents leaves them its space."""
 _WIDE = 3
 """Columns from which on a table does not fit a phone."""
 _KINDS = {"advantage": "Advantage estimators", "loss": "Policy losses", "off_policy": "Off-policy"}
@@ -39,7 +39,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:
-    """Wide tables carry the title of their first column; cells know the title of theirs (site.css)."""
+    """Wide tables carry the title of their first column; cells have the title of theirs (site.css)."""
     return _TABLE.sub(_labelled, html)
 
 

@@ -46,20 +46,20 @@ TITLES = {
 def measure(families: str, interpreter: str | None, sources: str | None) -> None:
     """Build each family's checkpoint, act, and act with each convention changed."""
     found = json.loads(FIGURES.read_text())
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as scratch:
         measured = {"lerobot": _lerobot, "groot": _groot, "openvla": _openvla}[families]
-        found |= measured(Path(place), interpreter, sources)
+        found |= measured(Path(scratch), interpreter, sources)
     FIGURES.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def _lerobot(place: Path, interpreter: str | None, _: str | None) -> dict[str, Any]:
+def _lerobot(scratch: Path, interpreter: str | None, _: str | None) -> dict[str, Any]:
     import numpy as np
     import published_checkpoints as small
     import published_policies as policies
 
     found, exported = {}, []
     for family in small.FAMILIES:
-        folder, out = place / "in" / family, place / "out" / family
+        folder, out = scratch / "in" / family, scratch / "out" / family
         small.write_checkpoint(family, folder)
         policy = policies.build(family, folder)
         entry: dict[str, Any] = {"original": policies.error(family, policy)}
@@ -69,27 +69,27 @@ def _lerobot(place: Path, interpreter: str | None, _: str | None) -> dict[str, A
         exported.append((out, policies.acted(policy, policies.leaves_of(family))))
         sys.stderr.write(f"{family}: {entry}\n")
     if interpreter is not None:
-        places = [str(out) for out, _ in exported]
-        for (out, ours), theirs in zip(exported, small.acted_by_original(interpreter, places), strict=True):
+        folders = [str(out) for out, _ in exported]
+        for (out, ours), theirs in zip(exported, small.acted_by_original(interpreter, folders), strict=True):
             found[out.name]["export"] = float(np.abs(ours - np.array(theirs)).max())
     return found
 
 
-def _groot(place: Path, interpreter: str | None, _: str | None) -> dict[str, Any]:
+def _groot(scratch: Path, interpreter: str | None, _: str | None) -> dict[str, Any]:
     import groot_checkpoints as small
     import groot_policies as policies
 
-    found, exported, ours = _by_case(place, small, policies, 1.02)
+    found, exported, ours = _by_case(scratch, small, policies, 1.02)
     if interpreter is not None:
         _add_exports(found, ours, small.acted_by_original(interpreter, exported))
     return found
 
 
-def _openvla(place: Path, interpreter: str | None, sources: str | None) -> dict[str, Any]:
+def _openvla(scratch: Path, interpreter: str | None, sources: str | None) -> dict[str, Any]:
     import openvla_checkpoints as small
     import openvla_policies as policies
 
-    found, exported, ours = _by_case(place, small, policies, 1.05)
+    found, exported, ours = _by_case(scratch, small, policies, 1.05)
     if interpreter is not None and sources is not None:
         theirs = small.acted_by_original(interpreter, sources, exported)
         _add_exports(found, ours, {case: content["actions"] for case, content in theirs.items()})
@@ -97,12 +97,12 @@ def _openvla(place: Path, interpreter: str | None, sources: str | None) -> dict[
 
 
 def _by_case(
-    place: Path, small: Any, policies: Any, factor: float
+    scratch: Path, small: Any, policies: Any, factor: float
 ) -> tuple[dict[str, Any], dict[str, Path], dict[str, Any]]:
     """Figures of each case, its export with weights times ``factor``, and the actions of that."""
     found, exported, ours = {}, {}, {}
     for case in small.CASES:
-        folder, out = place / "in" / case, place / "out" / case
+        folder, out = scratch / "in" / case, scratch / "out" / case
         small.write_checkpoint(case, folder)
         policy = policies.build(case, folder)
         entry: dict[str, Any] = {"original": policies.error(case, policy)}

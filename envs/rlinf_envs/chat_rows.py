@@ -13,7 +13,7 @@ _SHOWN = 4
 _SPEAKERS = {"human": "user"}
 
 
-def asked_in(messages: Sequence[Any], name: str, folder: Path | None = None) -> tuple[str | None, str]:
+def system_and_question(messages: Sequence[Any], name: str, folder: Path | None = None) -> tuple[str | None, str]:
     """Return (the system message, the question) of chat messages: one of the user, and a system message before it
     or none.
 

@@ -71,7 +71,7 @@ class TextVectorEnvExtras(TextVectorEnv, Protocol):
     response_marks: Sequence[str]
     """Literal text that a response needs to earn its reward; `rlinf check` warns if no prompt mentions it."""
     instructions: Mapping[str, str]
-    """Literal text that a response should contain -> the sentence that asks for it."""
+    """Literal text that a response should contain -> the sentence that requests it."""
     tool_schemas: Sequence[Mapping[str, Any]]
     """The tools as a chat template takes them."""
 
@@ -104,10 +104,10 @@ class TextVectorEnvExtras(TextVectorEnv, Protocol):
         """Return (prompt, correct response) of each task for a warm start; a list alternates responses and replies."""
 
     def difficulties(self, task_ids: Sequence[int], by: str) -> list[float]:
-        """Return the difficulty of each task, measured as `data.curriculum.by` says; larger is harder."""
+        """Return the difficulty of each task, measured by `data.curriculum.by`; larger is harder."""
 
     def questions(self) -> Collection[str]:
         """Return the questions in the normal form of :func:`rlinf_envs.splits.question_key`."""
 
     def leave_out(self, questions: Collection[str]) -> None:
-        """Remove the tasks of these questions, which an evaluation asks."""
+        """Remove the tasks of these questions, which an evaluation uses."""

@@ -20,13 +20,14 @@ from typing import Any, ClassVar
 
 import gymnasium
 
+from rlinf.base.deprecation import deprecate
 from rlinf.data.pictures import observed
 from rlinf_envs.spaces import FreeText
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting
 
 
 @dataclass(frozen=True)
-class Say:
+class Reply:
     """An answer to a response that does not end the conversation, and the reward of that response."""
 
     message: Any
@@ -73,7 +74,7 @@ class Dialogue(gymnasium.Env[str, str]):
         """
         raise NotImplementedError(f"{type(self).__name__} needs a method begin() that returns the first prompt")
 
-    def reply(self, response: str) -> str | Say | End:
+    def reply(self, response: str) -> str | Reply | End:
         """Return the answer to ``response``, or the end."""
         raise NotImplementedError(f"{type(self).__name__} needs a method reply(response)")
 
@@ -94,10 +95,17 @@ class Dialogue(gymnasium.Env[str, str]):
             return answered, 0.0, False, False, {"role": "tool"}
         reply = self.reply(action)
         if isinstance(reply, str):
-            reply = Say(reply)
-        if isinstance(reply, Say):
+            reply = Reply(reply)
+        if isinstance(reply, Reply):
             return reply.message, float(reply.reward), False, False, {}
         if not isinstance(reply, End):
-            raise TypeError(f"{type(self).__name__}.reply returned {reply!r:.80}; it returns a text, Say or End")
+            raise TypeError(f"{type(self).__name__}.reply returned {reply!r:.80}; it returns a text, Reply or End")
         success = reply.reward > 0 if reply.success is None else reply.success
         return "", float(reply.reward), True, False, {"success": success, "extracted": reply.extracted}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Say":
+        deprecate(f"{__name__}.{name}", "Reply", removed_in="0.3")
+        return Reply
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

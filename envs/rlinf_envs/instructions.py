@@ -31,8 +31,8 @@ def instructions(answer_format: str, rewarded: tuple[str, ...] = (), *, calculat
     formats = [name for name, mark in MARKS.items() if mark in rewarded and name != answer_format]
     if "think" in formats and answer_format == "tag":
         formats.remove("think")
-        answer_format = "think"  # whose sentence asks for the tag too
-    asked = {MARKS.get(name, _PLAIN): _SENTENCES[name] for name in (*formats, answer_format)}
+        answer_format = "think"  # whose sentence requests the tag too
+    sentences = {MARKS.get(name, _PLAIN): _SENTENCES[name] for name in (*formats, answer_format)}
     if calculator:
-        asked["<calc>"] = _CALCULATOR
-    return MappingProxyType(asked)
+        sentences["<calc>"] = _CALCULATOR
+    return MappingProxyType(sentences)

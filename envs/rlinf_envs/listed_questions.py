@@ -9,7 +9,7 @@ from rlinf_envs.splits import question_key
 from rlinf_envs.tasks import ListedTasks, Task
 from rlinf_envs.text import TextTaskEnv
 
-LEFT_OUT = "training rows left out, whose questions the evaluation asks"
+LEFT_OUT = "training rows left out, whose questions are in the evaluation"
 
 
 def without(tasks: list[Task], questions: Collection[str]) -> list[Task]:
@@ -37,7 +37,7 @@ class ListedQuestions(TextTaskEnv):
         left_out = self.num_tasks - len(kept)
         if not kept:
             raise DatasetError(
-                f"all {left_out} training questions are also asked in the evaluation: name another file or split in "
+                f"all {left_out} training questions are also in the evaluation: name another file or split in "
                 "evaluation.env_kwargs, or other training data"
             )
         self._source = ListedTasks(kept)

@@ -10,7 +10,7 @@ from rlinf.base.json_text import listed_messages
 from rlinf.data.picture_fields import field_pictures, with_pictures
 from rlinf.data.pictures import PictureError
 from rlinf_envs import datasets
-from rlinf_envs.chat_rows import asked_in, value_at
+from rlinf_envs.chat_rows import system_and_question, value_at
 from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.listed_questions import LEFT_OUT, ListedQuestions, without
@@ -73,7 +73,7 @@ class PromptsEnv(ListedQuestions):
             raise SettingError("reward.correctness is the verdict on an answer, and rlinf/Prompts-v0 has no verifier")
         rewards = RewardSum(reward, custom_timeout_s=reward_timeout, custom_memory_mb=reward_memory_mb)
         if not rewards.weights:
-            raise SettingError("reward names no term: nothing says what a response is worth")
+            raise SettingError("reward names no term: name at least one term to score responses")
         solved = solved_by or next(iter(rewards.weights))
         if solved not in rewards.weights:
             raise SettingError(f"solved_by: {unknown('reward term', solved, rewards.weights)}")
@@ -92,8 +92,8 @@ class PromptsEnv(ListedQuestions):
             else:
                 self.complaints.append(task)
         read = tasks
-        asked = {"question": prompt_field, "image": image_field}
-        held_out = (_task(record, asked, "") for record in selection.held_out)
+        held_out_fields = {"question": prompt_field, "image": image_field}
+        held_out = (_task(record, held_out_fields, "") for record in selection.held_out)
         tasks = without(tasks, {question_key(one.question) for one in held_out if isinstance(one, Task)})
         self.data_notes: dict[str, int | str] = {}
         if len(tasks) < len(read):
@@ -157,7 +157,7 @@ def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str
         if part == "question":
             try:
                 value = listed_messages(value)
-                system, value = asked_in(value, name, folder) if isinstance(value, list) else (None, value)
+                system, value = system_and_question(value, name, folder) if isinstance(value, list) else (None, value)
             except ValueError as error:
                 return f"{record.location}: {error}"
             if system is not None:

@@ -125,7 +125,7 @@ def _verl_call(parameters: Mapping[str, Parameter]) -> Signature:
 
 
 def _parameters(function: Any) -> Mapping[str, Parameter]:
-    """Return what a function takes by name; nothing of a class, or of what does not say."""
+    """Return what a function takes by name; nothing of a class, or of a function without a signature."""
     if inspect.isclass(function) or not callable(function):
         return {}
     try:

@@ -21,14 +21,14 @@ def call(
     except BaseException as error:  # SystemExit too: it would end this process without a word
         words = " ".join(str(error).split())  # one paragraph
         why = f"{type(error).__name__}: {words:.500}" if words else type(error).__name__
-        return "problem", f"raised {why}{_place(error, function)}"
+        return "problem", f"raised {why}{_location(error, function)}"
     try:
         return "value", reward_value(value)
     except RewardValueError as error:
         return "problem", str(error)
 
 
-def _place(error: BaseException, function: Any) -> str:
+def _location(error: BaseException, function: Any) -> str:
     """Find the last line of the function's own file that led to ``error``."""
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

@@ -35,7 +35,7 @@ from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import Judgement, Task
 from rlinf_envs.typed import misfits
 
-if TYPE_CHECKING:  # the protocol lives beside the tensor types, and an env worker must not pay for importing torch
+if TYPE_CHECKING:  # the protocol is in a module that imports torch, which an env worker must not load
     from rlinf.interfaces import RewardTerm
 
 TERMS = ("correctness", "custom", *BUILDERS)

@@ -81,7 +81,7 @@ class ArithmeticScorer:
 def equations(step: str) -> list[bool]:
     """Whether each equation of numbers in ``step`` holds, left to right (``1 + 1 = 2 = 3`` gives true, false)."""
     bare = re.sub(r"\\?\$|\\[()\[\]]", "", step)  # math delimiters and dollar signs mean nothing to a sum
-    sides = [_number_beside(part, left=index > 0) for index, part in enumerate(bare.split("="))]
+    sides = [_end_values(part, left=index > 0) for index, part in enumerate(bare.split("="))]
     verdicts = []
     for index in range(len(sides) - 1):
         before, after = sides[index][1], sides[index + 1][0]
@@ -90,7 +90,7 @@ def equations(step: str) -> list[bool]:
     return verdicts
 
 
-def _number_beside(part: str, *, left: bool) -> tuple[Fraction | None, Fraction | None]:
+def _end_values(part: str, *, left: bool) -> tuple[Fraction | None, Fraction | None]:
     """Values of the arithmetic that touches the left and the right end of ``part``."""
     start = _NUMERIC.match(part.lstrip()) if left else None
     end = None
@@ -171,7 +171,7 @@ class StepGrader:
         ends: list[list[int]] = []
         scores: list[list[float]] = []
         for response, task, judgement in zip(responses, tasks, judgements, strict=True):
-            # Saying nothing is a step as well: without a score of its own it would beat every wrong step.
+            # An empty response is a step as well: without a score of its own it would beat every wrong step.
             steps = split_steps(response, self.delimiter) or [Step("", len(response))]
             values = self.scorer.score(
                 question=task.question,

@@ -58,7 +58,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
     """
 
     steps_in_part: ClassVar[bool] = True
-    """Says that ``step`` takes None for some rows, so that responses can be graded as they arrive."""
+    """Whether ``step`` takes None for some rows, so that responses can be graded as they arrive."""
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 (gymnasium's)
     _OPTIONS: ClassVar[tuple[str, ...]] = ("task_ids", "reset_mask")
@@ -373,7 +373,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         return _Scored(rewards, columns)
 
     def _judgements(self, responses: Sequence[str], tasks: Sequence[Task], cut: Sequence[int]) -> list[Judgement]:
-        """``cut``: places of responses that the length limit ended."""
+        """``cut``: indices of responses that the length limit ended."""
         if not cut or not isinstance(self._judge, CutJudge):
             return self._judge.judge(responses, tasks)
         whole = sorted(set(range(len(responses))) - set(cut))

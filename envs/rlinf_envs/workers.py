@@ -188,7 +188,7 @@ class WorkerPool:
                     if outcome is not None and outcome.status in ("timeout", "memory", "died"):
                         self._replace(worker)
         except BaseException:
-            # An interrupt leaves answers in the sockets that belong to nobody; fresh processes have none.
+            # An interrupt leaves answers in the sockets that belong to no call; fresh processes have none.
             _end_all(self._crew)
             raise
         return [outcome for outcome in outcomes if outcome is not None]

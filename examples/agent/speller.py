@@ -1,4 +1,4 @@
-"""An agent like any other that calls a model through the OpenAI SDK: nothing here knows that the model learns."""
+"""An ordinary agent that calls a model through the OpenAI SDK: nothing here depends on its training."""
 
 from openai import OpenAI
 
@@ -13,13 +13,13 @@ def tasks():
 
 
 def solve(task, *, base_url, api_key, model, second_chance=0.5):
-    """Asks, and asks again after a wrong answer; the reward is 1, or less for a second attempt."""
+    """Requests an answer, and again after a wrong one; the reward is 1, or less for a second attempt."""
     client = OpenAI(base_url=base_url, api_key=api_key)
     messages = [{"role": "user", "content": task["prompt"]}]
     for reward in (1.0, second_chance):
         reply = client.chat.completions.create(model=model, messages=messages)
-        said = reply.choices[0].message.content
-        if said.strip() == task["answer"]:
+        answer = reply.choices[0].message.content
+        if answer.strip() == task["answer"]:
             return reward
-        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "No. Try again."}]
+        messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": "No. Try again."}]
     return 0.0

@@ -15,7 +15,7 @@ ARGUMENTS = (0, 2, 7)
 
 
 def tasks() -> Iterator[tuple[str, str]]:
-    """What is asked for in words, and the expression that does it."""
+    """The task in words, and the expression that does it."""
     for a in range(2, 10):
         for b in range(1, 10):
             yield f"multiply x by {a}, then add {b}", f"x * {a} + {b}"

@@ -25,31 +25,31 @@ def rows_of(file: Path, topics: Sequence[str]) -> list[dict[str, str]]:
         row = json.loads(line)
         known.add(row["topic"])
         if row["topic"] in topics and row["correct_answer"] in LETTERS:
-            found.setdefault(asked(row), row)
+            found.setdefault(question(row), row)
     missing = sorted(set(topics) - known)
     if missing:
         raise SystemExit(f"--topics: {', '.join(missing)} not in {file}; it has {', '.join(sorted(known))}")
     return list(found.values())
 
 
-def asked(row: Mapping[str, str]) -> str:
-    """Return the question with its choices, up to the word that asks for the letter."""
+def question(row: Mapping[str, str]) -> str:
+    """Return the question with its choices, up to the word that requests the letter."""
     choices = (f"{letter}. {row[f'answer_{letter.lower()}']}" for letter in LETTERS)
     return "\n".join([row["question"], *choices, "Answer:"])
 
 
 def held_out(row: Mapping[str, str]) -> bool:
     """Whether a question is for evaluation."""
-    digest = hashlib.sha256(asked(row).encode()).digest()
+    digest = hashlib.sha256(question(row).encode()).digest()
     return int.from_bytes(digest[:4], "big") < _HELD_OUT * 2**32
 
 
 def written(rows: Sequence[Mapping[str, str]], shots: Sequence[Mapping[str, str]]) -> str:
     """Return rows as JSONL: prompt, answer, topic, and the response to imitate."""
-    above = "".join(f"{asked(shot)} {shot['correct_answer']}\n\n" for shot in shots)
+    above = "".join(f"{question(shot)} {shot['correct_answer']}\n\n" for shot in shots)
     lines = [
         {
-            "prompt": above + asked(row),
+            "prompt": above + question(row),
             "answer": row["correct_answer"],
             "topic": row["topic"],
             "response": f" {row['correct_answer']}",

@@ -2,8 +2,8 @@
 
 Training and evaluation share no pair of numbers: a fifth of all pairs (a, b) with a and b from 2 to 9 is kept for
 evaluation, so that a policy cannot pass by remembering sums that it was rewarded for. ``worked`` is a worked solution,
-for supervised training. The same seed writes the same files; those beside this script are what its defaults write.
-``--pairs N`` writes preferences too: worked solutions beside ones with another result, and beside talk without one.
+for supervised training. The same seed writes the same files; those next to this script are what its defaults write.
+``--pairs N`` writes preferences too: worked solutions with ones of another result, and with talk without one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Operation(NamedTuple):
-    """How an answer is computed, and the wordings that ask for it: bare numbers, and stories."""
+    """How an answer is computed, and its wordings: bare numbers, and stories."""
 
     sign: str
     answer: Callable[[int, int], int]
@@ -121,7 +121,7 @@ def _task(draw: random.Random, name: str, pairs: Sequence[tuple[int, int]], *, s
 
 
 def main() -> None:
-    """Writes OUT/train.jsonl, OUT/eval.jsonl and, if asked, OUT/pairs.jsonl."""
+    """Writes OUT/train.jsonl, OUT/eval.jsonl and, with ``--pairs``, OUT/pairs.jsonl."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder (default: that of this script)")
     parser.add_argument("--operations", nargs="+", choices=sorted(OPERATIONS), default=["add"])

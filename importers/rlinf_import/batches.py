@@ -37,7 +37,7 @@ def epochs(sheet: Sheet, key: str, prompts: int | None, whole: bool = False) -> 
     rows = sheet.options.rows
     if rows is None or not prompts:
         each = f"rows / {prompts}" if prompts else "rows / prompts of a step"
-        sheet.ask(f"run.max_steps counts training iterations: {number:g} x {each} (--rows N computes it)", key)
+        sheet.defer(f"run.max_steps counts training iterations: {number:g} x {each} (--rows N computes it)", key)
         return
     steps = number * (rows // prompts) if whole else number * rows / prompts
     sheet.put("run.max_steps", max(1, math.floor(steps)), key)
@@ -79,7 +79,7 @@ def share_of_run(sheet: Sheet, key: str, ours: str = "learner.optimizer.warmup_s
     if isinstance(steps, int):
         warmup(sheet, share * steps, "iterations", key)
     else:
-        sheet.ask(f"{ours}: {share:g} of the run, whose length is not known", key)
+        sheet.defer(f"{ours}: {share:g} of the run, whose length is unknown", key)
 
 
 def every(sheet: Sheet, key: str, ours: str) -> None:

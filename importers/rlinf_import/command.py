@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="rlinf import",
         description="Turn another framework's configuration, command or script into a YAML file for `rlinf train`, and "
-        "say what differs in meaning, what is ignored and why, and what is left to decide. Nothing of it is run.",
+        "report what differs in meaning, what is ignored and why, and what is left to decide. Nothing of it is run.",
     )
     parser.add_argument("peer", choices=list(PEERS), metavar="FRAMEWORK", help=titles)
     parser.add_argument("file", type=Path, metavar="FILE", help="YAML; also .sh (verl, trl) and .py (trl, sb3)")
@@ -56,5 +56,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=positive, metavar="N", help="rows of the training data: lengths given in epochs")
     parser.add_argument("--processes", type=positive, metavar="N", help="processes of the launcher (trl)")
     parser.add_argument("--env", metavar="ID", help="the environment (sb3)")
-    parser.add_argument("--algorithm", choices=tuple(DEFAULTS), help="where the file's name does not say it (sb3)")
+    parser.add_argument("--algorithm", choices=tuple(DEFAULTS), help="if the file's name does not give it (sb3)")
     return parser

@@ -68,7 +68,7 @@ def _verl_rejections(sheet: Sheet, level: str) -> None:
         return
     (option,), bounds = options, _pair(specs[0])
     if bounds is None:
-        sheet.ask(f"{_OURS}reject_above: the bound of rollout_rs", f"{key}_threshold")
+        sheet.defer(f"{_OURS}reject_above: the bound of rollout_rs", f"{key}_threshold")
         return
     low, high = bounds
     older = sheet.number(f"{key}_threshold_lower")

@@ -9,7 +9,7 @@ from rlinf_import.batches import updates_of
 from rlinf_import.sheet import Sheet
 
 MODEL, DATA = "path/to/model", "path/to/data.jsonl"
-"""Written for a path that the file does not give: `rlinf check` then says that it does not exist."""
+"""Written for a path that the file does not give: `rlinf check` then reports that it does not exist."""
 _PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 
@@ -67,11 +67,11 @@ def number_of(sheet: Sheet, ours: str) -> int:
 def _paths(sheet: Sheet) -> None:
     if "policy.path" not in sheet.settings and "policy.architecture" not in sheet.settings:
         sheet.put("policy.path", MODEL)
-        sheet.ask(f"policy.path: the model ({MODEL} stands for it)")
+        sheet.defer(f"policy.path: the model ({MODEL} stands for it)")
     held = sheet.value("env.id") == "rlinf_envs:rlinf/Math-v0"
     if held and "env.kwargs.path" not in sheet.settings:
         sheet.put("env.kwargs.path", DATA)
-        sheet.ask(f"env.kwargs.path: the training data ({DATA} stands for them)")
+        sheet.defer(f"env.kwargs.path: the training data ({DATA} stands for them)")
 
 
 def _rows_fit(sheet: Sheet) -> None:

@@ -41,7 +41,7 @@ def report(sheet: Sheet) -> str:
         "Differs in meaning": sheet.differs,
         "Ignored": sheet.ignored,
         "To decide": [*sheet.decide, *sheet.source.remarks],
-        "What `rlinf check` would say": [str(result).removeprefix("imported: ") for result in problems(sheet)],
+        "What `rlinf check` would report": [str(result).removeprefix("imported: ") for result in problems(sheet)],
     }
     for title, lines in sections.items():
         if lines:
@@ -62,11 +62,11 @@ def _ordered(settings: Mapping[str, Setting]) -> dict[str, Setting]:
     order = {key: number for number, key in enumerate(leaves())}
     sections = {name: number for number, name in enumerate(hints(Config))}
 
-    def place(key: str) -> tuple[int, int, str]:
+    def rank(key: str) -> tuple[int, int, str]:
         known = next((order[name] for name in _upwards(key) if name in order), len(order))
         return sections.get(key.partition(".")[0], len(sections)), known, key
 
-    return {key: settings[key] for key in sorted(settings, key=place)}
+    return {key: settings[key] for key in sorted(settings, key=rank)}
 
 
 def _upwards(key: str) -> list[str]:

@@ -21,7 +21,7 @@ from rlinf_import.vocabulary import adopt_vocabulary
 from rlinf_import.written import Source
 
 DEFAULTS: Mapping[str, object] = {"actor.optim.weight_decay": 0.01, "algorithm.max_num_gen_batches": 1}
-"""What RLinf's learners do if nobody writes anything and we do something else."""
+"""What RLinf's learners do by default, if it differs from ours."""
 
 _SIMULATED = nothing("simulators are configured by env.kwargs")
 _CARDS = nothing("offloading is learner.offload, where learner and samplers share GPUs")
@@ -75,14 +75,14 @@ NAMES: Mapping[str, Meaning] = {
     "data.dataset_name": nothing("env.kwargs.path names the data"),
     "data.type": nothing("env.id names the kind of data"),
     "data.seed": nothing("every random stream follows from run.seed"),
-    "data": nothing("rows are read as docs/environments.md says"),
+    "data": nothing("docs/environments.md describes how rows are read"),
     "rollout.model.model_type": nothing("the type of a model is read from its folder"),
     "algorithm.kl_penalty": nothing("algorithm.kl_penalty_type names the estimate"),
     "algorithm.bootstrap_type": nothing("a truncated episode is bootstrapped, a terminated one is not"),
     "env.train": _SIMULATED,
     "env.eval": _SIMULATED,
     "env": _SIMULATED,
-    "rollout.backend": nothing("rollout.sampler says who generates; simulators act with the policy itself"),
+    "rollout.backend": nothing("rollout.sampler selects what generates; simulators act with the policy itself"),
     "rollout.generation_backend": nothing("simulators act with the policy itself (rollout.act_in)"),
     "rollout.enable_offload": _CARDS,
     "rollout.enable_torch_compile": nothing("models are not compiled"),
@@ -101,7 +101,7 @@ NAMES: Mapping[str, Meaning] = {
     "actor.offload_grad": nothing("gradients go with the optimiser (learner.offload.optimizer)"),
     "actor.fsdp_config": _SHARDED,
     "actor.megatron": _OVERLAPPED,
-    "actor.calculate_flops": nothing("time/ metrics say where time goes"),
+    "actor.calculate_flops": nothing("time/ metrics show where time goes"),
     "actor.model": nothing("the architecture is that of policy.path, or of policy.hidden_sizes"),
     "actor.optim.optimizer": nothing("the optimiser is AdamW (learner.optimizer)"),
     "actor.optim.overlap_grad_reduce": _OVERLAPPED,
@@ -123,12 +123,12 @@ NAMES: Mapping[str, Meaning] = {
         ("agentloop", "agentlightning", "agent_lightning", "tools", "router_server_args"),
         nothing("agents and tools are environments (docs/agents.md)"),
     ),
-    "weight_syncer": nothing("weights travel as rollout.weight_transport says"),
-    "profiler": nothing("time/ metrics and `rlinf report` say where time goes"),
+    "weight_syncer": nothing("rollout.weight_transport sets how weights travel"),
+    "profiler": nothing("time/ metrics and `rlinf report` show where time goes"),
     "ray": nothing("Ray is started by the run, or is that of cluster.address"),
     "eval": nothing("`rlinf eval RUN` evaluates a run again"),
 }
-"""Beside :data:`rlinf_import.names.rlinf.RLINF`."""
+"""In addition to :data:`rlinf_import.names.rlinf.RLINF`."""
 
 _SUPERVISED = ("sft", "vla_sft", "vlm_sft")
 
@@ -170,7 +170,7 @@ def translate(sheet: Sheet) -> None:
         reasoning(sheet)
     for key in ("is_lora", "lora_rank"):
         sheet.ignore(f"actor.model.{key}", "adapters are trained where policy.lora.rank is above 0")
-    sheet.ignore("runner.task_type", "policy.name says which kind of run it is")
+    sheet.ignore("runner.task_type", "policy.name selects the kind of run")
     _optimiser(sheet)
     if sheet.value("policy.name") is None:
         _precision(sheet)
@@ -199,7 +199,7 @@ def _other_tasks(sheet: Sheet) -> bool:
     if task in _SUPERVISED:
         _refuse_imitation(sheet)
     elif task == "offline":
-        nearest = "algorithm.prior_data, recorded transitions beside those of the run"
+        nearest = "algorithm.prior_data, recorded transitions in addition to those of the run"
         sheet.refuse("offline reinforcement learning", nearest, "runner.task_type")
     elif task == "coding_online_rl":
         sheet.refuse("an editor's users as the reward", "env.kwargs.reward.custom", "runner.task_type")

@@ -22,7 +22,7 @@ def gpus(sheet: Sheet, component: str) -> set[int] | None:
     return None
 
 
-def place(sheet: Sheet, parallel: int) -> None:
+def set_layout(sheet: Sheet, parallel: int) -> None:
     """Set ranks, samplers and whether they share GPUs."""
     actor, rollout = gpus(sheet, "actor"), gpus(sheet, "rollout")
     keys = [f"cluster.component_placement.{name}" for name in _written(sheet, "actor", "rollout")]
@@ -33,7 +33,7 @@ def place(sheet: Sheet, parallel: int) -> None:
     if actor and rollout and not actor & rollout:
         sheet.put("cluster.placement", "separate", *(keys or ["cluster.component_placement"]))
     if not actor:
-        sheet.ask("learner.num_workers and rollout.num_samplers: how many GPUs train and generate")
+        sheet.defer("learner.num_workers and rollout.num_samplers: how many GPUs train and generate")
 
 
 def _written(sheet: Sheet, *components: str) -> list[str]:

@@ -37,7 +37,7 @@ def refuse_losses(sheet: Sheet) -> None:
     # RLPD and DSRL call themselves SAC.
     for key in ("algorithm.demo_buffer", "algorithm.demo_buffer.load_path"):
         if sheet.written(key) is not None:
-            sheet.ask("algorithm.prior_data: a LeRobotDataset folder of these demonstrations", key)
+            sheet.defer("algorithm.prior_data: a LeRobotDataset folder of these demonstrations", key)
             break
 
 
@@ -85,7 +85,7 @@ def _openvla(sheet: Sheet, kind: str) -> None:
     if sheet.take(f"{_MODEL}is_lora") is True:
         adapters(sheet, f"{_MODEL}lora_rank", f"{_MODEL}lora_alpha", f"{_MODEL}lora_target_modules", scale=1)
     whole = "save its decoder as a folder of its own first; its vision towers start from random weights (docs/vla.md)"
-    sheet.ask(f"{kind} checkpoints are read in part: {whole}", f"{_MODEL}model_type")
+    sheet.defer(f"{kind} checkpoints are read in part: {whole}", f"{_MODEL}model_type")
     heat = sheet.number("rollout.sampling_params.temperature_train")
     if heat:
         sheet.put("rollout.temperature", heat, "rollout.sampling_params.temperature_train")
@@ -136,7 +136,7 @@ def off_policy(sheet: Sheet, envs: int, decisions: int) -> None:
     for name, ours in (("sample_window_size", "replay_capacity"), ("min_buffer_size", "replay_start")):
         key = f"algorithm.replay_buffer.{name}"
         if sheet.number(key):
-            sheet.ask(f"algorithm.{ours}: it counts trajectories there, and transitions here", key)
+            sheet.defer(f"algorithm.{ours}: it counts trajectories there, and transitions here", key)
     sheet.ignore("algorithm.replay_buffer", "the buffer is rlinf's own (replay_capacity, replay_start)")
     ends = sheet.value("env.ignore_terminations") is not True
     if ends and sheet.take("algorithm.bootstrap_type") == "always":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlinf_import.batches import epochs
 from rlinf_import.corrections import of_rlinf
 from rlinf_import.models import SEEING, adapters
-from rlinf_import.rlinf_placement import place
+from rlinf_import.rlinf_placement import set_layout
 from rlinf_import.sheet import Sheet
 
 _MODEL = "actor.model."
@@ -35,7 +35,7 @@ def reasoning(sheet: Sheet) -> None:
         if names:
             sheet.put(ours, {"path": names[0]} if ours.startswith("evaluation") else names[0], key)
         if len(names) > 1:
-            sheet.ask("one file or folder is read: put these into one folder, or one file", key)
+            sheet.defer("one file or folder is read: put these into one folder, or one file", key)
     sheet.copy("data.prompt_key", "data.answer_key", "data.rollout_batch_size", "data.num_workers", "actor.seed")
     sheet.copy_as("data.max_prompt_length", "data.max_prompt_length")
     sheet.copy("algorithm.n_minibatches")
@@ -51,7 +51,7 @@ def reasoning(sheet: Sheet) -> None:
     _learner(sheet)
     of_rlinf(sheet)
     _reward(sheet)
-    sheet.ignore("actor.global_batch_size", "algorithm.num_minibatches says how a step is cut")
+    sheet.ignore("actor.global_batch_size", "algorithm.num_minibatches divides a step")
     if "run.max_steps" not in sheet.settings:
         epochs(sheet, "runner.max_epochs", sheet.count("data.rollout_batch_size"), whole=True)
     if sheet.take("algorithm.calculate_entropy") is False and sheet.number("algorithm.entropy_bonus"):
@@ -92,7 +92,7 @@ def _samplers(sheet: Sheet) -> None:
     sheet.copy_as("rollout.max_running_requests", "rollout.vllm.max_num_seqs")
     for name in ("enable_chunked_prefill", "enable_prefix_caching"):
         sheet.copy_as(f"rollout.vllm.{name}", f"rollout.vllm.{name}")
-    place(sheet, sheet.count("rollout.tensor_parallel_size") or 1)
+    set_layout(sheet, sheet.count("rollout.tensor_parallel_size") or 1)
     stale = sheet.count("algorithm.staleness_threshold")
     if stale:
         sheet.put("rollout.staleness", stale, "algorithm.staleness_threshold")

@@ -35,7 +35,7 @@ def simulator(sheet: Sheet) -> None:
     elif kind:
         sheet.refuse(_NAMES.get(kind, f"the simulator {kind}"), _OURS, f"{_TRAIN}env_type")
     else:
-        sheet.refuse("a simulator that the file and those beside it do not hold", _OURS, "defaults")
+        sheet.refuse("a simulator that neither the file nor its neighbours define", _OURS, "defaults")
 
 
 def _libero(sheet: Sheet) -> None:
@@ -56,8 +56,8 @@ def _libero(sheet: Sheet) -> None:
         sheet.put("env.kwargs.wrist", False, "actor.model.num_images_in_input")
     single = sheet.take(f"{_TRAIN}specific_reset_id")
     if single is not None:
-        sheet.ask("env.reset_state_ids: start states by number, within each task", f"{_TRAIN}specific_reset_id")
-    sheet.ask("the processes of LIBERO: `make venvs/libero` makes env.python", f"{_TRAIN}env_type")
+        sheet.defer("env.reset_state_ids: start states by number, within each task", f"{_TRAIN}specific_reset_id")
+    sheet.defer("the processes of LIBERO: `make venvs/libero` makes env.python", f"{_TRAIN}env_type")
     _success_reward(sheet)
     _held_out(sheet)
 

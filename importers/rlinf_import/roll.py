@@ -50,11 +50,11 @@ DEFAULTS: Mapping[str, object] = {
     f"{_SAMPLED}top_p": 0.7,
     f"{_SAMPLED}top_k": 50,
 }
-"""What ROLL does where nobody writes anything and we do something else, or need the number."""
+"""What ROLL does by default, if it differs from ours or we need the number."""
 
 _KERNELS = nothing("kernels and layouts of the model's layers are chosen by the backend")
 _AGENTIC = nothing("conversations are rolled out by the environment itself (env.max_turns)")
-_PROFILED = nothing("time/ metrics and `rlinf report` say where time goes")
+_PROFILED = nothing("time/ metrics and `rlinf report` show where time goes")
 _OFFLOADED = nothing("learner.offload and rollout.sleep free GPUs that are shared")
 
 _NOT_CARRIED = means("algorithm.loss_type", note="an option of ROLL's algorithm that is not carried over")
@@ -75,7 +75,7 @@ NAMES: Mapping[str, Meaning] = {
     f"{_TRAIN}data_args.messages": means("env.kwargs.question_field", note="a column that holds the question as text"),
     f"{_TRAIN}data_args.prompt": means("env.kwargs.question_field", note="a column that holds the question as text"),
     f"{_TRAIN}data_args.preprocessing_num_workers": nothing("rows are read as they are needed"),
-    f"{_TRAIN}data_args": nothing("rows are read as docs/environments.md says"),
+    f"{_TRAIN}data_args": nothing("docs/environments.md describes how rows are read"),
     f"{_TRAIN}model_args.model_type": nothing("the type of a model is read from its folder"),
     f"{_TRAIN}model_args": nothing("the model is read from its folder"),
     f"{_TRAIN}training_args": nothing("AdamW's keys are in learner.optimizer; a run's length is run.max_steps"),
@@ -120,7 +120,7 @@ NAMES: Mapping[str, Meaning] = {
     "max_running_requests": means("rollout.vllm.max_num_seqs"),
     "user_defined_rollout_loop_cls": nothing("a loop of your own is an environment (docs/environments.md)"),
     "router_args": nothing("prompts are split over samplers by their number"),
-    "transfer_backend": nothing("weights travel as rollout.weight_transport says"),
+    "transfer_backend": nothing("rollout.weight_transport sets how weights travel"),
     "base_dir": nothing("everything of a run is in run.dir"),
     "rollout_dump_dir": nothing("samples are in the run directory (logging.samples_every)"),
     "render_save_dir": nothing("samples are in the run directory (logging.samples_every)"),
@@ -143,8 +143,8 @@ NAMES: Mapping[str, Meaning] = {
     "model_download_type": nothing("give a folder as policy.path, or a name on the Hugging Face hub"),
     "rollout_mock": nothing("rollouts of a run are repeated by its log (rollout.replay_arrivals)"),
     "l2": nothing("learner.optimizer.weight_decay is AdamW's"),
-    "use_reward_scaling": nothing("ROLL reads norm_std_type in its place"),
-    "use_reward_norm": nothing("ROLL reads norm_mean_type in its place"),
+    "use_reward_scaling": nothing("ROLL reads norm_std_type instead"),
+    "use_reward_norm": nothing("ROLL reads norm_mean_type instead"),
     "add_len_reward": nothing("algorithm.overlong_penalty is the reward for lengths"),
     "critic_warmup": nothing("policy and critic are trained together from the first step"),
     "enable_reference": nothing("a reference policy is kept where a KL term needs it"),
@@ -162,8 +162,8 @@ NAMES: Mapping[str, Meaning] = {
     "mask_type": nothing("rows that are masked get no loss, and count in their group"),
     "balance_length": nothing("rows are always balanced over the ranks by their lengths"),
     "minibatch_data_iter_num": means("algorithm.update_epochs"),
-    "error_max_len_clip": nothing("wrong answers that are long earn what their reward says"),
-    "error_max_len_threshold": nothing("wrong answers that are long earn what their reward says"),
+    "error_max_len_clip": nothing("wrong answers that are long earn their reward"),
+    "error_max_len_threshold": nothing("wrong answers that are long earn their reward"),
     **dict.fromkeys(
         [
             *("all_response_pattern", "action_pattern", "think_action_pattern", "default_history_length"),
@@ -199,7 +199,7 @@ NAMES: Mapping[str, Meaning] = {
     "max_actions_per_traj": means("env.max_turns"),
     "max_tokens_per_step": means("rollout.max_new_tokens"),
 }
-"""Beside :data:`rlinf_import.names.roll.ROLL`."""
+"""In addition to :data:`rlinf_import.names.roll.ROLL`."""
 
 _INSTEAD = "Import the file of a pipeline."
 
@@ -298,7 +298,7 @@ def _algorithm(sheet: Sheet) -> None:
     _loss(sheet)
     loss = str(sheet.value("algorithm.loss_type") or "actor")
     if sheet.value("policy.value_head") and loss != "actor_critic":
-        sheet.refuse(f"a critic beside the loss {loss}", f"adv_type: grpo with loss_type: {loss}", "adv_estimator")
+        sheet.refuse(f"a critic with the loss {loss}", f"adv_type: grpo with loss_type: {loss}", "adv_estimator")
     _domains(sheet)
     _kl(sheet)
     if sheet.value("algorithm.loss_agg_func") == "seq-mean-token-sum-norm":
@@ -310,7 +310,7 @@ def _teacher(sheet: Sheet) -> None:
     sheet.copy_as("teacher.model_args.model_name_or_path", "teacher.path")
     if "teacher.path" not in sheet.settings:
         sheet.put("teacher.path", MODEL)
-        sheet.ask(f"teacher.path: the teacher ({MODEL} stands for it)")
+        sheet.defer(f"teacher.path: the teacher ({MODEL} stands for it)")
 
 
 def _loss(sheet: Sheet) -> None:

@@ -116,7 +116,7 @@ def _model(sheet: Sheet, role: str) -> None:
     if count is not None:
         sheet.put("learner.num_workers", count, f"{role}device_mapping")
     elif sheet.written(f"{role}device_mapping") is not None:
-        sheet.ask("learner.num_workers: how many GPUs train", f"{role}device_mapping")
+        sheet.defer("learner.num_workers: how many GPUs train", f"{role}device_mapping")
 
 
 def _batches(sheet: Sheet, role: str) -> None:

@@ -51,11 +51,11 @@ def _files(sheet: Sheet) -> None:
     sheet.put("env.kwargs.path", chosen, f"{_DATA}file_name")
     if len(names) > 1:
         others = ", ".join(name for name in names if name != chosen)
-        sheet.ask(
+        sheet.defer(
             f"{chosen} is read; {others}: put rows that are graded alike into one file or folder", f"{_DATA}file_name"
         )
     sheet.differs.append(
-        f"{sheet.place(f'{_DATA}file_name')}: {_DATA}file_name: ROLL's rows hold chat messages as text and the answer "
+        f"{sheet.origin(f'{_DATA}file_name')}: {_DATA}file_name: ROLL's rows hold chat messages as text and the answer "
         "in ground_truth: write a question and an answer column, named by env.kwargs.question_field and answer_field"
     )
 
@@ -75,7 +75,7 @@ def _rewards(sheet: Sheet) -> None:
         sheet.put("env.kwargs.reward", {"correctness": 1.0}, f"rewards.{rules[0]}.worker_cls")
         sheet.differ(f"rewards.{rules[0]}.worker_cls", "answers are graded by the verifier of rlinf_envs.math")
         for name in others:
-            sheet.ask(
+            sheet.defer(
                 "write it as a function and name it in env.kwargs.reward.custom, or as an environment of its own",
                 f"rewards.{name}.worker_cls",
             )

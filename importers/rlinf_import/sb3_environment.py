@@ -66,7 +66,7 @@ def _atari(sheet: Sheet, name: str) -> None:
     sheet.put("env.kwargs.frameskip", 1)
     sheet.put("env.kwargs.repeat_action_probability", 0.0)
     if result is None:
-        sheet.ask(f"env.id: the game ({game} stands for it)")
+        sheet.defer(f"env.id: the game ({game} stands for it)")
 
 
 def _arguments(sheet: Sheet) -> None:
@@ -76,11 +76,11 @@ def _arguments(sheet: Sheet) -> None:
     plain = located.plain()
     chosen = literal(plain) if isinstance(plain, str) else plain
     if not isinstance(chosen, dict):
-        sheet.ask("env.kwargs: arguments of the environment", "env_kwargs")
+        sheet.defer("env.kwargs: arguments of the environment", "env_kwargs")
         return
     for key, value in chosen.items():
         if isinstance(value, Code):
-            sheet.ask(f"env.kwargs.{key}: {value.text} is known only when the script runs", f"env_kwargs.{key}")
+            sheet.defer(f"env.kwargs.{key}: {value.text} is known only when the script runs", f"env_kwargs.{key}")
         else:
             sheet.put(f"env.kwargs.{key}", value, f"env_kwargs.{key}")
 
@@ -125,16 +125,16 @@ def _wrapper(sheet: Sheet, name: str, options: object, key: str) -> list[object]
         return [{"AtariPreprocessing": settings}, {"ClipReward": {"min_reward": -1, "max_reward": 1}}]
     module, _, made = name.rpartition(".")
     if made in _OBSERVERS:
-        sheet.ignored.append(f"{sheet.place(key)}: {key}: {made}: {_OBSERVERS[made]}")
+        sheet.ignored.append(f"{sheet.origin(key)}: {key}: {made}: {_OBSERVERS[made]}")
         return []
     settings = options if isinstance(options, dict) else {}
     for argument in [argument for argument, value in settings.items() if _runs(value)]:
-        sheet.ask(f"{made}: {argument} is known only when the script runs", key)
+        sheet.defer(f"{made}: {argument} is known only when the script runs", key)
         settings = {other: value for other, value in settings.items() if other != argument}
     known = module in ("gym.wrappers", "gymnasium.wrappers")
     path = made if known and not module.startswith("gymnasium") else f"{module}:{made}" if module else made
     if module.partition(".")[0] in ("stable_baselines3", "sb3_contrib", "rl_zoo3"):
-        sheet.ask(f"{made} needs the package {module.partition('.')[0]}: gymnasium's wrappers have plain names", key)
+        sheet.defer(f"{made} needs the package {module.partition('.')[0]}: gymnasium's wrappers have plain names", key)
     return [{path: settings} if settings else path]
 
 
@@ -147,9 +147,9 @@ def _vector_wrappers(sheet: Sheet) -> None:
             sheet.put("env.frame_stack", options["n_stack"], key)
             sheet.put("env.frame_padding", "zero", key)
         elif made in sheet.names:
-            sheet.ignored.append(f"{sheet.place(key)}: {key}: {made}: {sheet.names[made].note}")
+            sheet.ignored.append(f"{sheet.origin(key)}: {key}: {made}: {sheet.names[made].note}")
         else:
-            sheet.ask(f"{made} wraps all environments together: env.wrappers are of single ones", key)
+            sheet.defer(f"{made} wraps all environments together: env.wrappers are of single ones", key)
     if sheet.written(key) is not None:
         sheet.named.update(name for name, _ in sheet.source.leaves() if name.startswith(key))
 
@@ -178,12 +178,12 @@ def _normalisation(sheet: Sheet) -> None:
             sheet.put("env.normalize_from", options["load_path"], f"{key}.load_path")
         for name, why in _NORMALISED.items():
             if name in options:
-                location = sheet.place(key)
+                location = sheet.origin(key)
                 same = options[name] == _SAME.get(name)
                 (sheet.ignored if same else sheet.differs).append(f"{location}: {key}.{name}: {options[name]}: {why}")
                 sheet.named.add(f"{key}.{name}")
     elif isinstance(chosen, Code):
-        sheet.ask("env.normalize_observations and env.normalize_rewards", key)
+        sheet.defer("env.normalize_observations and env.normalize_rewards", key)
 
 
 def callbacks(sheet: Sheet, steps: int, envs: int) -> None:

@@ -50,7 +50,7 @@ def network(sheet: Sheet, algorithm: str) -> None:
     if pictures:
         sheet.put("policy.hidden_sizes", [512], "policy")
         sheet.put("policy.activation", "relu", "policy")
-        sheet.differ("policy", "images are read by a CNN of rlinf's own, in the place of NatureCNN")
+        sheet.differ("policy", "images are read by a CNN of rlinf's own, instead of NatureCNN")
         if algorithm in ("ppo", "a2c", "maskable_ppo"):
             sheet.put("policy.shared_critic", True, "policy")
     sheet.ignore("policy", "policy.encoder: auto chooses by the observations")
@@ -60,7 +60,7 @@ def network(sheet: Sheet, algorithm: str) -> None:
     plain = located.plain()
     chosen = literal(plain) if isinstance(plain, str) else plain
     if not isinstance(chosen, dict):
-        sheet.ask("policy.hidden_sizes, policy.activation, policy.init_log_std", "policy_kwargs")
+        sheet.defer("policy.hidden_sizes, policy.activation, policy.init_log_std", "policy_kwargs")
         return
     for name, value in sorted(chosen.items(), key=lambda pair: pair[0] != "optimizer_class"):
         _option(sheet, algorithm, name, value)
@@ -70,7 +70,7 @@ def network(sheet: Sheet, algorithm: str) -> None:
 
 
 def _line(sheet: Sheet, name: str, value: object, what: str) -> str:
-    return f"{sheet.place('policy_kwargs')}: policy_kwargs.{name}: {_words(value)}: {what}"
+    return f"{sheet.origin('policy_kwargs')}: policy_kwargs.{name}: {_words(value)}: {what}"
 
 
 def _words(value: object) -> str:

@@ -55,17 +55,17 @@ def _hindsight(sheet: Sheet) -> None:
     chosen = literal(plain) if isinstance(plain, str) else plain
     options = chosen if isinstance(chosen, dict) else {}
     if plain is not None and not isinstance(chosen, dict):
-        sheet.ask("algorithm.hindsight and algorithm.hindsight_goals", _REPLAY_OPTIONS)
+        sheet.defer("algorithm.hindsight and algorithm.hindsight_goals", _REPLAY_OPTIONS)
     strategy = reference(options.get("goal_selection_strategy", "future")).rpartition(".")[2].lower()
     sheet.put("algorithm.hindsight", strategy, _REPLAY, _REPLAY_OPTIONS)
     goals = options.get("n_sampled_goal", 4)
     if isinstance(goals, int):
         sheet.put("algorithm.hindsight_goals", goals, _REPLAY_OPTIONS)
     else:
-        sheet.ask("algorithm.hindsight_goals", _REPLAY_OPTIONS)
+        sheet.defer("algorithm.hindsight_goals", _REPLAY_OPTIONS)
     for name in options.keys() & _HER_IGNORED.keys():
         kept = name == "copy_info_dict" and options[name] is True
-        line = f"{sheet.place(_REPLAY_OPTIONS)}: {_REPLAY_OPTIONS}.{name}: {options[name]}: {_HER_IGNORED[name]}"
+        line = f"{sheet.origin(_REPLAY_OPTIONS)}: {_REPLAY_OPTIONS}.{name}: {options[name]}: {_HER_IGNORED[name]}"
         (sheet.differs if kept else sheet.ignored).append(line)
     sheet.named.update({_REPLAY, _REPLAY_OPTIONS, *(f"{_REPLAY_OPTIONS}.{name}" for name in options)})
     sheet.put("env.success_key", "is_success")
@@ -86,7 +86,7 @@ def _frequency(sheet: Sheet, envs: int) -> tuple[float, int]:
         ratio = (updates or 1) / (frequency * envs)
         sheet.put("algorithm.replay_ratio", ratio, "gradient_steps", "train_freq")
     else:
-        sheet.ask("algorithm.replay_ratio: updates per environment step, where they follow an episode", "train_freq")
+        sheet.defer("algorithm.replay_ratio: updates per environment step, where they follow an episode", "train_freq")
         sheet.put("algorithm.replay_ratio", ratio, "gradient_steps")
     each = max(1, frequency or 1, COLLECTED // envs)
     sheet.put("rollout.num_steps", each, "train_freq")
@@ -137,5 +137,5 @@ def _dqn(sheet: Sheet, ratio: float, collected: int) -> None:
     if total:
         sheet.put("algorithm.epsilon_steps", max(1, round(share * total)), "exploration_fraction")
     else:
-        sheet.ask("algorithm.epsilon_steps: a share of the run's steps", "exploration_fraction")
+        sheet.defer("algorithm.epsilon_steps: a share of the run's steps", "exploration_fraction")
     sheet.copy_as("max_grad_norm", "learner.optimizer.grad_clip")

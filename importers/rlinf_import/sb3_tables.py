@@ -63,7 +63,7 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
         "max_grad_norm": 10.0,
     },
 }
-"""What Stable-Baselines3 2.9 and sb3-contrib do where nobody writes anything."""
+"""What Stable-Baselines3 2.9 and sb3-contrib do by default."""
 
 LAYERS: Mapping[str, tuple[list[int], str]] = {
     "ppo": ([64, 64], "tanh"),

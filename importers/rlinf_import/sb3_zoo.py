@@ -36,7 +36,7 @@ def read(path: Path, environment: str | None, algorithm: str | None) -> tuple[So
         raise NotOfferedError(path, [Missing(feature, path.name, near)])
     if name not in DEFAULTS:
         offered = ", ".join(DEFAULTS)
-        raise UserError(f"{path}: {name} is not offered here: {offered} (--algorithm says which it is)")
+        raise UserError(f"{path}: {name} is not offered here: {offered} (--algorithm names it)")
     tree = _tree(path)
     held = [entry for entry, located in tree.items() if located.branch is not None]
     if not held:
@@ -44,7 +44,7 @@ def read(path: Path, environment: str | None, algorithm: str | None) -> tuple[So
     if environment is None and len(held) == 1:
         environment = held[0]
     if environment is None:
-        raise UserError(f"{path} holds {len(held)} environments: say which with --env, for example --env {held[0]}")
+        raise UserError(f"{path} holds {len(held)} environments: choose one with --env, for example --env {held[0]}")
     chosen = tree.get(environment)
     if chosen is None or chosen.branch is None:
         shared = next((entry for entry in _SHARED if entry in held and _stands_for(entry, environment)), None)

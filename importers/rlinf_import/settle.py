@@ -53,12 +53,12 @@ def _account(sheet: Sheet, result: ConfigProblem) -> str:
     """Return a problem in words, with the line and the keys of the file that it comes from."""
     setting = sheet.settings.get(result.key)
     words = f"{result.message} {result.fix}".strip()
-    return words if setting is None or not setting.cause else f"{words} ({setting.place}: {setting.cause})"
+    return words if setting is None or not setting.cause else f"{words} ({setting.origin}: {setting.cause})"
 
 
-def about_files(found: ConfigProblem) -> bool:
+def about_files(problem: ConfigProblem) -> bool:
     """Whether a problem is one of models, data or packages that are not on this machine."""
-    return _ABSENT.search(found.message) is not None and "algorithm." not in found.key
+    return _ABSENT.search(problem.message) is not None and "algorithm." not in problem.key
 
 
 def _leave_out(sheet: Sheet, result: ConfigProblem) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _leave_out(sheet: Sheet, result: ConfigProblem) -> Iterator[str]:
             continue
         setting = sheet.settings.pop(name)
         why = result.message.removeprefix(f"{name} ").rstrip(".")
-        line = f"{setting.place}: {setting.cause or name}: left out: {name} {why}"
+        line = f"{setting.origin}: {setting.cause or name}: left out: {name} {why}"
         (sheet.ignored if result.unread else sheet.differs).append(line)
         yield name
 

@@ -20,7 +20,7 @@ class Setting:
     value: object
     cause: str
     keys: tuple[str, ...] = ()
-    place: str = ""
+    origin: str = ""
     note: str = ""
     """Why it is another value than that of its cause."""
 
@@ -36,7 +36,7 @@ class Options:
     environment: str | None = None
     """Which entry of a file of many environments."""
     algorithm: str | None = None
-    """Of a file whose name does not say it."""
+    """Of a file whose name does not give it."""
 
 
 @dataclass
@@ -107,8 +107,8 @@ class Sheet:
     def put(self, ours: str, value: object, *keys: str) -> None:
         """Set our key; ``keys`` are what it was computed from."""
         translated = VALUES.get(ours, {}).get(value, value) if isinstance(value, str | int) else value
-        origin = str(self.place(keys[0])) if keys else str(self.source.path)
-        self.settings[ours] = Setting(translated, " and ".join(self.said(key) for key in keys), keys, origin)
+        origin = str(self.origin(keys[0])) if keys else str(self.source.path)
+        self.settings[ours] = Setting(translated, " and ".join(self.as_written(key) for key in keys), keys, origin)
 
     def value(self, ours: str) -> object:
         """Return the value that was set at one of our keys; None for none."""
@@ -120,15 +120,15 @@ class Sheet:
         before = self.settings.get(ours)
         keys = () if before is None else before.keys
         cause = "" if before is None else before.cause
-        self.settings[ours] = Setting(value, cause, keys, "" if before is None else before.place, why)
-        location = str(self.source.path) if before is None or not before.place else before.place
+        self.settings[ours] = Setting(value, cause, keys, "" if before is None else before.origin, why)
+        location = str(self.source.path) if before is None or not before.origin else before.origin
         self.differs.append(f"{location}: {f'{cause}: ' if cause else ''}{ours} is {shown(value)}: {why}")
 
     def drop(self, ours: str, why: str) -> None:
         """Take one of our keys out again, and report why."""
         setting = self.settings.pop(ours, None)
         if setting is not None:
-            self.ignored.append(f"{setting.place}: {setting.cause or ours}: {why}")
+            self.ignored.append(f"{setting.origin}: {setting.cause or ours}: {why}")
             self.named.update(setting.keys)
 
     def copy(self, *keys: str, under: str = "") -> None:
@@ -146,14 +146,14 @@ class Sheet:
         if value is not None:
             self.put(ours, value, key)
 
-    def said(self, key: str) -> str:
+    def as_written(self, key: str) -> str:
         """``key: value`` as the report shows it; of a section all keys below it."""
         located = get(self.source.tree, key)
         if located is None:
             return f"{key}: {shown(self.defaults[key])} ({self.peer}'s default)" if key in self.defaults else key
         return f"{key}: {shown(located.plain())}"
 
-    def place(self, key: str) -> Origin:
+    def origin(self, key: str) -> Origin:
         """Return where a key was written, or the file as a whole."""
         located = get(self.source.tree, key)
         return Origin(str(self.source.path)) if located is None else located.origin
@@ -168,28 +168,28 @@ class Sheet:
             if not below:
                 return
             words = ", ".join(f"{name}: {shown(at.plain())}" for name, at in below)
-            self.ignored.append(f"{self.place(key)}: {key}: {words}: {why}")
+            self.ignored.append(f"{self.origin(key)}: {key}: {words}: {why}")
             self.named.update(f"{key}.{name}" for name, _ in below)
         elif key not in self.accounted():
-            self.ignored.append(f"{self.place(key)}: {self.said(key)}: {why}")
+            self.ignored.append(f"{self.origin(key)}: {self.as_written(key)}: {why}")
         self.named.add(key)
 
     def differ(self, key: str, how: str) -> None:
         """Report what a key means here instead."""
-        line = f"{self.place(key)}: {self.said(key)}: {how}"
+        line = f"{self.origin(key)}: {self.as_written(key)}: {how}"
         if line not in self.differs:
             self.differs.append(line)
         self.named.add(key)
 
-    def ask(self, what: str, key: str | None = None) -> None:
+    def defer(self, what: str, key: str | None = None) -> None:
         """Leave something to a person."""
-        self.decide.append(f"{self.place(key)}: {self.said(key)}: {what}" if key else what)
+        self.decide.append(f"{self.origin(key)}: {self.as_written(key)}: {what}" if key else what)
         if key:
             self.named.add(key)
 
     def refuse(self, feature: str, nearest: str, key: str) -> None:
         """Report that a feature does not exist here: the file is not carried over."""
-        result = Missing(feature, f"{self.place(key)}: {self.said(key)}", nearest)
+        result = Missing(feature, f"{self.origin(key)}: {self.as_written(key)}", nearest)
         self.named.add(key)
         if feature not in [one.feature for one in self.missing]:
             self.missing.append(result)

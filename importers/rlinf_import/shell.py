@@ -353,8 +353,8 @@ def _calculated(script: _Script, text: str) -> str:
     """Replace the arithmetic in the text by its results, as far as they are known."""
 
     def result(match: re.Match[str]) -> str:
-        found = _integer(_filled(script, match.group(1)), script.variables)
-        return _UNKNOWN if found is None else str(found)
+        value = _integer(_filled(script, match.group(1)), script.variables)
+        return _UNKNOWN if value is None else str(value)
 
     return _ARITHMETIC.sub(result, text)
 

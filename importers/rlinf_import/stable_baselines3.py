@@ -24,9 +24,9 @@ _STOP = nothing("a run ends at run.max_steps; rlinf.Callback can stop it")
 NAMES: Mapping[str, Meaning] = {
     "policy": nothing("policy.encoder: auto chooses by the observations"),
     "callback": nothing("evaluation and checkpoints are sections of the file; rlinf.Callback is a class"),
-    "verbose": nothing("the terminal shows what logging.progress says"),
+    "verbose": nothing("logging.progress sets what the terminal shows"),
     "log_interval": nothing("every training iteration is logged"),
-    "progress_bar": nothing("the terminal shows what logging.progress says"),
+    "progress_bar": nothing("logging.progress sets what the terminal shows"),
     "tb_log_name": _TRACKED,
     "tensorboard_log": _TRACKED,
     "reset_num_timesteps": nothing("the same run.dir goes on by itself"),
@@ -34,7 +34,7 @@ NAMES: Mapping[str, Meaning] = {
     "stats_window_size": nothing("metrics are those of one training iteration"),
     "start_index": nothing("every random stream follows from run.seed"),
     "monitor_dir": _TRACKED,
-    "monitor_kwargs": nothing("metrics need no wrapper; env.success_key names what `info` says of success"),
+    "monitor_kwargs": nothing("metrics need no wrapper; env.success_key names the entry of `info` for success"),
     "Monitor": _TRACKED,
     "VecMonitor": _TRACKED,
     "vec_env_cls": _STEPPED,
@@ -43,7 +43,7 @@ NAMES: Mapping[str, Meaning] = {
     "DummyVecEnv": _STEPPED,
     "SubprocVecEnv": _STEPPED,
     "VecTransposeImage": nothing("pictures are read with their channels where they are"),
-    "VecCheckNan": nothing("numbers that are not finite stop a run with their place"),
+    "VecCheckNan": nothing("numbers that are not finite stop a run and are named"),
     "VecVideoRecorder": nothing("evaluation.video_every films evaluations"),
     "VecExtractDictObs": nothing("policy.encoder reads all parts of an observation"),
     "render_mode": nothing("`rlinf watch` shows a policy"),
@@ -64,7 +64,7 @@ NAMES: Mapping[str, Meaning] = {
     "target_update_interval": nothing("targets follow each update (algorithm.target_update_every)"),
     "_init_setup_model": nothing("the policy is always built"),
 }
-"""Beside :data:`rlinf_import.names.stable_baselines3.STABLE_BASELINES3`."""
+"""In addition to :data:`rlinf_import.names.stable_baselines3.STABLE_BASELINES3`."""
 
 _ON_POLICY = ("ppo", "a2c", "ppo_lstm", "maskable_ppo")
 
@@ -88,7 +88,7 @@ def translate(sheet: Sheet) -> None:
             sheet.put("run.max_steps", max(1, math.ceil(total / steps)), key)
             sheet.differ(key, f"a training iteration is {steps} environment steps here")
     if "run.max_steps" not in sheet.settings:
-        sheet.ask(f"run.max_steps: of {steps} environment steps each")
+        sheet.defer(f"run.max_steps: of {steps} environment steps each")
     callbacks(sheet, steps, envs)
 
 
@@ -157,7 +157,7 @@ def _scheduled(sheet: Sheet, key: str, ours: str) -> bool:
     try:
         number = float(text) if isinstance(text, int | float | str) else None
     except ValueError:
-        sheet.ask(f"{ours}: a number, or lin_ and a number, is read", key)
+        sheet.defer(f"{ours}: a number, or lin_ and a number, is read", key)
         return False
     if number is None:
         return False

@@ -10,7 +10,7 @@ from rlinf_import.models import schedule
 from rlinf_import.names.meaning import nothing
 from rlinf_import.sheet import Sheet
 
-ROWS = nothing("rows are read as docs/sft.md says")
+ROWS = nothing("docs/sft.md describes how rows are read")
 _PROMPTS = ("prompt", "question", "instruction", "problem", "query", "input")
 _RESPONSES = ("response", "completion", "output", "answer", "solution")
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -33,12 +33,12 @@ def data(sheet: Sheet, train: str, held_out: str) -> None:
         if names:
             sheet.put(ours, names[0], key)
         if len(names) > 1:
-            sheet.ask(f"{ours} is one file or folder: put these into one folder, or one file", key)
+            sheet.defer(f"{ours} is one file or folder: put these into one folder, or one file", key)
     if "sft.data" in sheet.settings and sheet.value("sft.data") == sheet.value("sft.eval_data"):
         sheet.drop("sft.eval_data", "the rows of training: held-out rows would be left out of it (sft.eval_fraction)")
     if "sft.data" not in sheet.settings:
         sheet.put("sft.data", DATA)
-        sheet.ask(f"sft.data: the training data ({DATA} stands for them)")
+        sheet.defer(f"sft.data: the training data ({DATA} stands for them)")
 
 
 def _files(value: object) -> list[str]:
@@ -56,7 +56,7 @@ def column(sheet: Sheet, key: str, kind: str) -> None:
     if str(given) in COLUMNS[kind]:
         sheet.ignore(key, f"columns of that name are read as {kind}")
     else:
-        sheet.ask(f"rename this column to {COLUMNS[kind][0]}: `rlinf sft` reads {kind} there", key)
+        sheet.defer(f"rename this column to {COLUMNS[kind][0]}: `rlinf sft` reads {kind} there", key)
 
 
 def batch(sheet: Sheet, rows: int, *keys: str) -> None:
@@ -105,7 +105,7 @@ def warmup(sheet: Sheet, steps: str | None, share: str | None) -> None:
         sheet.put("sft.warmup_steps", round(part * whole), share)
     else:
         sheet.put("sft.warmup_steps", 0, share)
-        sheet.ask(f"sft.warmup_steps: {part:g} of the run's steps (--rows N computes it)", share)
+        sheet.defer(f"sft.warmup_steps: {part:g} of the run's steps (--rows N computes it)", share)
 
 
 def falling(sheet: Sheet, kind: str, *ends: str) -> None:

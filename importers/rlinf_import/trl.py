@@ -49,20 +49,20 @@ DEFAULTS: Mapping[str, object] = {
     "lora_alpha": 32,
     "lora_dropout": 0.05,
 }
-"""What TRL does where nobody writes anything and we do something else, or need the number."""
+"""What TRL does by default, if it differs from ours or we need the number."""
 
 _HUB = nothing("a run is published with `rlinf publish`")
 _RUNTIME = nothing("processes, devices and precision are the run's own (cluster, policy.dtype)")
 _TRAINER = nothing("the loop is that of `rlinf train`")
 _SAVED = nothing("checkpoints hold all that a run needs to go on")
 _LIGER = nothing("policy.fused_logprobs: liger has its fused log-probabilities, on GPUs")
-_COLUMNS = nothing("rows are read as docs/environments.md says")
+_COLUMNS = nothing("docs/environments.md describes how rows are read")
 _SERVER = nothing("samplers are processes of the run; there is no server to reach")
 _SHAPES = nothing("rewards are entries of env.kwargs.reward")
 
 NAMES: Mapping[str, Meaning] = {
     "config": nothing("its settings are read with those of the command"),
-    "config_file": nothing("the launcher's: learner.num_workers and learner.backend say who trains"),
+    "config_file": nothing("the launcher's: learner.num_workers and learner.backend set the processes that train"),
     "num_processes": means("learner.num_workers"),
     "dataset_test_split": nothing("evaluation.env_kwargs names the held-out split"),
     "model_revision": nothing("give a folder of that revision as policy.path"),
@@ -117,7 +117,7 @@ NAMES: Mapping[str, Meaning] = {
         nothing("weights are sent after each iteration, and batches are begun rollout.staleness ahead"),
     ),
     "chat_template": nothing("prompts use the tokenizer's own chat template (data.chat_template)"),
-    "eos_token": nothing("the tokenizer says which token ends a response"),
+    "eos_token": nothing("the tokenizer names the token that ends a response"),
     **dict.fromkeys(
         [
             "push_to_hub",
@@ -288,7 +288,7 @@ NAMES: Mapping[str, Meaning] = {
         _SHAPES,
     ),
 }
-"""Beside :data:`rlinf_import.names.trl.TRL`."""
+"""In addition to :data:`rlinf_import.names.trl.TRL`."""
 
 _OF_GRPO = (
     "reward_funcs",
@@ -330,7 +330,7 @@ def translate(sheet: Sheet) -> None:
     updates = _batches(sheet)
     _run(sheet, updates)
     _optimizer(sheet)
-    sheet.ignore("trainer", "adv_type says which algorithm trains")
+    sheet.ignore("trainer", "adv_type selects the algorithm")
 
 
 def _supervised(sheet: Sheet) -> str | None:
@@ -393,14 +393,14 @@ def _batches(sheet: Sheet) -> int:
         keys = ["generation_batch_size"]
     group = sheet.count("num_generations") or 8
     if whole % group:
-        sheet.ask(
+        sheet.defer(
             f"{whole} responses a step are not whole groups of {group}: rollout.batch_size is rounded up", keys[0]
         )
     sheet.put("rollout.batch_size", -(-whole // group), *keys, "num_generations")
     sheet.differ(
         "per_device_train_batch_size",
         f"{whole} responses over {processes} process{'es' if processes > 1 else ''} are "
-        f"{-(-whole // group)} prompts x {group} (--processes N says how many)",
+        f"{-(-whole // group)} prompts x {group} (--processes N sets their number)",
     )
     if processes > 1:
         sheet.put("learner.num_workers", processes, "num_processes")

@@ -36,7 +36,7 @@ def model(sheet: Sheet) -> None:
     if isinstance(given, str):
         sheet.put("policy.path", given, key)
     elif given is not None:
-        sheet.ask(f"policy.path: the model ({given})", key)
+        sheet.defer(f"policy.path: the model ({given})", key)
     sheet.put("policy.gradient_checkpointing", sheet.take("gradient_checkpointing"), "gradient_checkpointing")
     _init(sheet)
     if sheet.take("use_peft") is True:
@@ -77,7 +77,7 @@ def data(sheet: Sheet) -> None:
             sheet.put("env.kwargs.path", name, key)
             break
     if "env.kwargs.path" in sheet.settings:
-        sheet.ask(
+        sheet.defer(
             "columns: TRL reads `prompt` (text or chat messages) and the reward's own, such as `solution`; name a "
             "question and an answer column with env.kwargs.question_field and answer_field"
         )
@@ -87,7 +87,7 @@ def data(sheet: Sheet) -> None:
     if isinstance(split, str) and "[" not in split:
         sheet.put("env.kwargs.split", split, "dataset_train_split")
     elif split is not None:
-        sheet.ask("env.kwargs.split and limit: a part of the rows", "dataset_train_split")
+        sheet.defer("env.kwargs.split and limit: a part of the rows", "dataset_train_split")
     system = sheet.take("system_prompt")
     if isinstance(system, str):
         sheet.put("data.system_prompt", system, "system_prompt")
@@ -114,14 +114,14 @@ def _rewards(sheet: Sheet) -> None:
                 "rewards from running code", "env.kwargs.reward.custom, a function of your own", "reward_funcs"
             )
         elif name in _SHAPED:
-            sheet.ask(_SHAPED[name], "reward_funcs")
+            sheet.defer(_SHAPED[name], "reward_funcs")
         elif "PreTrainedModel" in name or "/" in f"{module}{name}":
             sheet.refuse(
-                "a reward model from the hub beside a task", "reward_model.path, with its head", "reward_funcs"
+                "a reward model from the hub in addition to a task", "reward_model.path, with its head", "reward_funcs"
             )
         else:
             whole = f"{module}.{name}" if module else name
-            sheet.ask(
+            sheet.defer(
                 f"{whole} (weight {share:g}): move it to a module that trains nothing and name it, "
                 f"env.kwargs.reward={{custom: {{'MODULE:{name}': {share:g}}}}}; it gets one completion at a time",
                 "reward_funcs",
@@ -132,10 +132,10 @@ def _rewards(sheet: Sheet) -> None:
         if "correctness" in reward:
             sheet.put("env.kwargs.answer_format", "boxed", "reward_funcs")
     elif located is None:
-        sheet.ask("env.kwargs.reward: nothing says what is rewarded")
+        sheet.defer("env.kwargs.reward: choose what is rewarded")
     if not reward:
         sheet.differs.append(
-            f"{sheet.place('reward_funcs')}: reward_funcs: until env.kwargs.reward names others, right answers earn 1"
+            f"{sheet.origin('reward_funcs')}: reward_funcs: until env.kwargs.reward names others, right answers earn 1"
         )
 
 

@@ -32,7 +32,7 @@ def loss(sheet: Sheet) -> None:
     if kind == "bnpo":
         sheet.differ("loss_type", "the mean is over the tokens of the optimiser step, not of each device's batch")
     if kind == "dr_grpo":
-        sheet.differ("loss_type", "advantages keep their own key: scale_rewards says whether the deviation divides")
+        sheet.differ("loss_type", "advantages keep their own key: scale_rewards selects division by the deviation")
     _clip(sheet, chosen)
     if chosen == "sapo":
         sheet.copy("sapo_temperature_pos", "sapo_temperature_neg")
@@ -77,7 +77,7 @@ def _clip(sheet: Sheet, loss: str) -> None:
     if loss == "actor" and delta > 1 + max(low or 0.0, high or 0.0):
         sheet.put("algorithm.clip_ratio_c", delta, "delta")
     else:
-        sheet.ask("algorithm.clip_ratio_c bounds the loss of negative advantages, above the clip", "delta")
+        sheet.defer("algorithm.clip_ratio_c bounds the loss of negative advantages, above the clip", "delta")
 
 
 def _scale(sheet: Sheet) -> None:
@@ -101,7 +101,7 @@ ASYNC_DEFAULTS: Mapping[str, object] = {
 }
 """What AsyncGRPOConfig does if a script leaves it out; its ratio is to the policy that answered, as here."""
 RLOO_DEFAULTS: Mapping[str, object] = {"beta": 0.05, "num_generations": 2, "loss_type": None}
-"""What RLOOConfig does where nobody writes anything."""
+"""What RLOOConfig does by default."""
 
 
 def rloo(sheet: Sheet) -> None:

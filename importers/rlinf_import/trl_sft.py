@@ -31,7 +31,7 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
     "SFTTrainer": {**_USUAL, "learning_rate": 2e-5},
     "DPOTrainer": {**_USUAL, "learning_rate": 1e-6, "beta": 0.1},
 }
-"""What TRL does where nobody writes anything and we do something else, or need the number."""
+"""What TRL does by default, if it differs from ours or we need the number."""
 
 _PACKED = nothing("rows are packed whole, without padding (learner.pack)")
 _LENGTH = nothing("longer conversations are left out and counted (sft.max_tokens)")
@@ -75,7 +75,7 @@ NAMES: Mapping[str, Meaning] = {
     "dtype": means("policy.dtype"),
     "use_peft": means("policy.lora.rank"),
 }
-"""Beside :data:`rlinf_import.trl.NAMES`."""
+"""In addition to :data:`rlinf_import.trl.NAMES`."""
 
 _NEAREST = "sft.loss: dpo, the sigmoid of the margin, with sft.dpo_imitation"
 _IMITATED = "sft.loss: imitation, the cross-entropy of answers"
@@ -95,7 +95,7 @@ def training(sheet: Sheet, trainer: str) -> None:
     _batches(sheet)
     _optimiser(sheet)
     _run(sheet)
-    sheet.ignore("trainer", "sft.loss says what is trained")
+    sheet.ignore("trainer", "sft.loss selects what is trained")
 
 
 def _preferences(sheet: Sheet) -> None:
@@ -135,9 +135,9 @@ def _imitation(sheet: Sheet) -> None:
     sheet.ignore("loss_type", "both are the mean cross-entropy of tokens, as here")
     field = sheet.take("dataset_text_field")
     if sheet.take("formatting_func") is not None:
-        sheet.ask("write what this function makes of a row to the file, as prompt and response", "formatting_func")
+        sheet.defer("write what this function makes of a row to the file, as prompt and response", "formatting_func")
     if field not in (None, "text", "messages"):
-        sheet.ask(f"rows of plain text in `{field}`: write them as prompt and response", "dataset_text_field")
+        sheet.defer(f"rows of plain text in `{field}`: write them as prompt and response", "dataset_text_field")
     sheet.ignore("dataset_text_field", "columns are found by their names (docs/sft.md)")
     if sheet.take("compute_loss_func") is not None:
         sheet.refuse("a supervised loss of the script's own", _IMITATED, "compute_loss_func")
@@ -159,11 +159,11 @@ def _data(sheet: Sheet) -> None:
         name = sheet.take(key)
         if isinstance(name, list) and name:
             name = name[0]
-            sheet.ask("sft.data is one file or folder: put these into one folder", key)
+            sheet.defer("sft.data is one file or folder: put these into one folder", key)
         if isinstance(name, str):
             sheet.put("sft.data", name, key)
             if key == "dataset_name":
-                sheet.ask("sft.data is a file: save this data set's rows as one (JSONL or Parquet)", key)
+                sheet.defer("sft.data is a file: save this data set's rows as one (JSONL or Parquet)", key)
             break
     if "sft.data" not in sheet.settings:
         supervised.data(sheet, "data_files", "eval_files")
@@ -171,13 +171,13 @@ def _data(sheet: Sheet) -> None:
     if isinstance(system, str):
         sheet.put("data.system_prompt", system, "system_prompt")
     elif isinstance(system, Code):
-        sheet.ask("data.system_prompt", "system_prompt")
+        sheet.defer("data.system_prompt", "system_prompt")
     split = sheet.take("dataset_train_split")
     if isinstance(split, str) and split != "train":
-        sheet.ask("save the rows of this split", "dataset_train_split")
+        sheet.defer("save the rows of this split", "dataset_train_split")
     for key in ("eval_dataset", "dataset_test_split"):
         if sheet.take(key) is not None:
-            sheet.ask("sft.eval_data names a file of held-out rows, or sft.eval_fraction a share", key)
+            sheet.defer("sft.eval_data names a file of held-out rows, or sft.eval_fraction a share", key)
 
 
 def _batches(sheet: Sheet) -> None:
@@ -188,7 +188,7 @@ def _batches(sheet: Sheet) -> None:
     sheet.differ(
         keys[0],
         f"{each * steps * processes} rows an optimiser step over {processes} process"
-        f"{'es' if processes > 1 else ''} (--processes N says how many)",
+        f"{'es' if processes > 1 else ''} (--processes N sets their number)",
     )
     if processes > 1:
         sheet.put("learner.num_workers", processes, "num_processes")

@@ -21,7 +21,7 @@ _FSDP, _MEGATRON = f"{_ACTOR}fsdp_config.", f"{_ACTOR}megatron."
 _RECOMPUTED = nothing("log-probabilities are computed in the micro-batches of learner.micro_batch_tokens")
 _COMPILED = nothing("models are not compiled")
 _KERNELS = nothing("kernels and the layout of ranks are chosen by learner.backend")
-_PROFILED = nothing("time/ metrics and `rlinf report` say where time goes")
+_PROFILED = nothing("time/ metrics and `rlinf report` show where time goes")
 _ENGINE = nothing("keys of rollout.vllm are those that are offered")
 _STALE = means("rollout.staleness", note="1 collects the next batch while the learner trains")
 _REPORTED = nothing("metrics, TensorBoard events and samples are in the run directory")
@@ -61,7 +61,7 @@ DEFAULTS: Mapping[str, object] = {
     "trainer.nnodes": 1,
     "trainer.n_gpus_per_node": 8,
 }
-"""What verl does where nobody writes anything and we do something else, or need the number."""
+"""What verl does by default, if it differs from ours or we need the number."""
 
 NAMES: Mapping[str, Meaning] = {
     f"{_ROLLOUT}log_prob_use_dynamic_bsz": _RECOMPUTED,
@@ -78,7 +78,7 @@ NAMES: Mapping[str, Meaning] = {
     f"{_ROLLOUT}data_parallel_size": nothing("rollout.num_samplers copies generate"),
     f"{_ROLLOUT}max_model_len": nothing("null there: prompts and responses bound it"),
     f"{_ROLLOUT}seed": nothing("every random stream follows from run.seed"),
-    f"{_ROLLOUT}checkpoint_engine": nothing("weights travel as rollout.weight_transport says"),
+    f"{_ROLLOUT}checkpoint_engine": nothing("rollout.weight_transport sets how weights travel"),
     f"{_ROLLOUT}checkpoint_engine.update_weights_bucket_megabytes": means("learner.weight_bucket_mb"),
     **each(
         _ROLLOUT.rstrip("."),
@@ -136,7 +136,7 @@ NAMES: Mapping[str, Meaning] = {
         "audio_key custom_cls function_tool_path image_key image_patch_size mm_processor_kwargs return_full_prompt "
         "return_multi_modal_inputs return_raw_input_ids tool_config_path use_shm video_key "
         "sampler datagen trust_remote_code need_tools_kwargs",
-        nothing("rows are read as docs/environments.md says"),
+        nothing("docs/environments.md describes how rows are read"),
     ),
     "critic": nothing("the critic is a head on the policy, trained with its minibatches"),
     "algorithm.rollout_correction": nothing("no correction is chosen"),
@@ -173,7 +173,7 @@ NAMES: Mapping[str, Meaning] = {
     "hydra": nothing("files are read without Hydra"),
     "hydra_choice": nothing("files are read without Hydra"),
 }
-"""Beside :data:`rlinf_import.names.verl.VERL`."""
+"""In addition to :data:`rlinf_import.names.verl.VERL`."""
 
 _PROGRAMS = {
     "main_spin": ("self-play fine-tuning (SPIN)", "`rlinf sft` with sft.loss: dpo"),

@@ -121,7 +121,7 @@ def _loss(sheet: Sheet, estimator: str | None) -> None:
         return
     if estimator == "gae":
         if loss != "actor":
-            sheet.refuse(f"a critic beside the loss {mode}", f"adv_type: grpo with loss_type: {loss}", key)
+            sheet.refuse(f"a critic with the loss {mode}", f"adv_type: grpo with loss_type: {loss}", key)
         loss = "actor_critic"
         sheet.put("policy.value_head", True, "algorithm.adv_estimator")
         sheet.differs.append(

@@ -73,12 +73,12 @@ def _paths(sheet: Sheet) -> None:
             "with env.kwargs.question_field and answer_field"
         )
     if len(files) > 1:
-        sheet.ask("one file or folder is read: put these into one folder, or one file", "data.train_files")
+        sheet.defer("one file or folder is read: put these into one folder, or one file", "data.train_files")
     held_out = _files(sheet, "data.val_files")
     if held_out:
         sheet.put("evaluation.env_kwargs", {"path": held_out[0]}, "data.val_files")
     if len(held_out) > 1:
-        sheet.ask("one file or folder is read", "data.val_files")
+        sheet.defer("one file or folder is read", "data.val_files")
 
 
 def _files(sheet: Sheet, key: str) -> list[str]:
@@ -92,7 +92,7 @@ def _files(sheet: Sheet, key: str) -> list[str]:
 def _rewards(sheet: Sheet) -> None:
     for key in _FUNCTIONS:
         if sheet.text(key):
-            sheet.ask(
+            sheet.defer(
                 "verl's function gets data_source, solution_str, ground_truth and extra_info: write one of prompt, "
                 "response, answer and row, and name it in env.kwargs.reward.custom",
                 key,
@@ -108,7 +108,7 @@ def _rewards(sheet: Sheet) -> None:
         sheet.copy_as("reward_model.model.path", "reward_model.path")
         if "reward_model.path" not in sheet.settings:
             sheet.put("reward_model.path", MODEL)
-            sheet.ask(f"reward_model.path: the reward model ({MODEL} stands for it)")
+            sheet.defer(f"reward_model.path: the reward model ({MODEL} stands for it)")
         sheet.differ("reward_model.enable", "the reward is the probability that its head gives (reward_model.output)")
     if sheet.take("reward.reward_model.enable") is True:
         nearest = "reward_model, a head that scores, or env.kwargs.reward.custom"

@@ -57,14 +57,14 @@ NAMES: Mapping[str, Meaning] = {
     "ulysses_sequence_parallel_size": nothing("sequences are split by learner.megatron.context_parallel alone"),
     "use_remove_padding": _PACKED,
     "checkpoint": nothing("checkpoints hold all that a run needs to go on"),
-    "profiler": nothing("time/ metrics and `rlinf report` say where time goes"),
+    "profiler": nothing("time/ metrics and `rlinf report` show where time goes"),
     "torchrun": nothing("learner.num_workers ranks are started by the run"),
     "trainer.seed": means("run.seed"),
     "trainer.max_ckpt_to_keep": means("checkpoint.keep"),
-    "trainer.profile_interval": nothing("time/ metrics and `rlinf report` say where time goes"),
+    "trainer.profile_interval": nothing("time/ metrics and `rlinf report` show where time goes"),
     "trainer.checkpoint": nothing("checkpoints hold all that a run needs to go on"),
 }
-"""Beside :data:`rlinf_import.verl.NAMES`."""
+"""In addition to :data:`rlinf_import.verl.NAMES`."""
 
 _LAYOUT = {
     "tensor_model_parallel_size": "tensor_parallel",
@@ -114,7 +114,7 @@ def _model(sheet: Sheet) -> None:
 
 def _data(sheet: Sheet) -> None:
     if sheet.text("data.custom_cls.path"):
-        sheet.refuse("data of a class or service of verl's own", "rows as docs/sft.md says", "data.custom_cls.path")
+        sheet.refuse("data of a class or service of verl's own", "rows as in docs/sft.md", "data.custom_cls.path")
     supervised.data(sheet, "data.train_files", "data.val_files")
     for section in ("data.", "data.multiturn."):
         supervised.column(sheet, f"{section}messages_key", "messages")
@@ -123,14 +123,14 @@ def _data(sheet: Sheet) -> None:
         supervised.column(sheet, f"data.{name}", kind)
     for name in ("prompt_dict_keys", "response_dict_keys"):
         if sheet.take(f"data.{name}") is not None:
-            sheet.ask("columns of dictionaries: write prompt and response as columns of their own", f"data.{name}")
+            sheet.defer("columns of dictionaries: write prompt and response as columns of their own", f"data.{name}")
     if sheet.take("data.truncation") in ("left", "right"):
         sheet.differ("data.truncation", "longer conversations are left out and counted here, never cut")
     sheet.ignore("data.truncation", "longer conversations are left out and counted")
     for key in ("data.train_max_samples", "data.val_max_samples"):
         rows = sheet.count(key)
         if rows and rows > 0:
-            sheet.ask("all rows of a file take part: write a file of these rows", key)
+            sheet.defer("all rows of a file take part: write a file of these rows", key)
 
 
 def _ranks(sheet: Sheet) -> None:
@@ -154,7 +154,7 @@ def _ranks(sheet: Sheet) -> None:
         number = processes if sheet.options.processes else processes * (sheet.count(nodes) or 1)
         sheet.put("learner.num_workers", number, each_node, nodes)
     else:
-        sheet.ask("learner.num_workers: how many processes torchrun starts (--processes N)")
+        sheet.defer("learner.num_workers: how many processes torchrun starts (--processes N)")
 
 
 def _optimiser(sheet: Sheet) -> None:

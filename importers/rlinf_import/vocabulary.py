@@ -46,8 +46,8 @@ def adopt_vocabulary(sheet: Sheet, *own: str) -> None:
             continue
         names = written.get(key) or (key,)
         held = tuple(name for name in names if get(sheet.source.tree, name) is not None)
-        cause = " and ".join(sheet.said(name) for name in held) or f"{sheet.peer}'s meaning"
-        sheet.settings[key] = Setting(located.plain(), cause, held, str(sheet.place(held[0])) if held else "")
+        cause = " and ".join(sheet.as_written(name) for name in held) or f"{sheet.peer}'s meaning"
+        sheet.settings[key] = Setting(located.plain(), cause, held, str(sheet.origin(held[0])) if held else "")
         sheet.used.update(held)
     sheet.used.update(name for names in written.values() for name in names)
     for name, why in NOT_NEEDED.items():

@@ -1,4 +1,4 @@
-"""The contents of another framework's file: keys, values and places, whatever kind of file it is."""
+"""The contents of another framework's file: keys, values and lines, whatever kind of file it is."""
 
 from __future__ import annotations
 

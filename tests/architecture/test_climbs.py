@@ -3,7 +3,7 @@
 The rule of the architecture review: begin at a function, and follow every call that is handed the whole configuration,
 in the order in which the calls are written. Each step from a package into one of a higher layer
 (``LAYERS`` of ``test_walls``) is a climb; the return from a call is a step like the call itself. So a function of a
-higher layer climbs whenever it asks a lower one about the whole configuration and then goes on, and a house in which
+higher layer climbs whenever it passes the whole configuration to a lower one and then goes on, and a source in which
 every floor hands its own section, or a fact, to the next one has no climb at all.
 
 The *whole configuration* is an object of ``CONFIGURATIONS``, or a tuple or a call of ``partial`` that holds one. A call
@@ -39,7 +39,7 @@ STARTS = {
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A function of the source, or a method, with what its module and its class know."""
+    """A function of the source, or a method, with the names of its module and its class."""
 
     module: Module
     node: ast.FunctionDef

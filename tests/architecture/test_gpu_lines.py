@@ -52,5 +52,5 @@ def test_the_page_lists_every_gpu_line() -> None:
     assert listed == dict(gpu_lines())
 
 
-def test_each_says_what_covers_it() -> None:
+def test_each_names_what_covers_it() -> None:
     assert {file: how for file, (_, how) in rows().items() if not how.startswith(HOW)} == {}

@@ -78,9 +78,9 @@ def test_every_name_in_the_code_is_documented() -> None:
 
 def test_every_column_of_a_loss_is_documented() -> None:
     missing = []
-    for prefix, places in UNDER.items():
+    for prefix, folders in UNDER.items():
         for path, tree in _sources().items():
-            if not any(place in path.as_posix() for place in places):
+            if not any(folder in path.as_posix() for folder in folders):
                 continue
             for node in ast.walk(tree):
                 written = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)

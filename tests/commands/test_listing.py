@@ -20,9 +20,7 @@ def test_every_recipe_is_described_by_a_whole_sentence() -> None:
     lines = dict(line.split(None, 1) for line in listing("recipes").splitlines())
     assert lines.keys() == {**recipes(), **sweep_recipes()}.keys()
     assert lines["math/quickstart"] == "GRPO on generated arithmetic, minutes on two CPU cores"
-    assert (
-        lines["agents/guess_number"] == "A number is guessed by asking: a conversation with a state, on a small model"
-    )
+    assert lines["agents/guess_number"] == "A number is guessed in turns: a conversation with a state, on a small model"
     for name, line in lines.items():
         assert line.count("(") == line.count(")"), name
         assert "rlinf train" not in line, name

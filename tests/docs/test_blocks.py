@@ -21,7 +21,7 @@ from rlinf.sweep.cli import checked_sweep
 
 EVERY = [ROOT / "README.md", *PAGES]
 FRAGMENT = "# Fragment: "
-"""Begins a block that lacks something; the line says what."""
+"""Begins a block that lacks something; the line names it."""
 OTHERS = {"openai", "openpi_client"}
 """Packages of other projects, which need not be here."""
 TRAINS = ("rlinf.fit(", '"runs/')

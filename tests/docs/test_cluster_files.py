@@ -29,16 +29,16 @@ def test_the_page_names_every_file_and_each_is_there() -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_slurm_script_is_bash_and_asks_for_what_it_uses(script: Path) -> None:
+def test_a_slurm_script_is_bash_and_requests_what_it_uses(script: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("no bash here")
     subprocess.run([bash, "-n", str(script)], check=True, timeout=20)
     text = script.read_text()
-    asked = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.MULTILINE))
-    assert asked["ntasks-per-node"] == "1"
-    assert asked["signal"].startswith("B:TERM@")
-    assert "requeue" in asked
+    options = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", text, re.MULTILINE))
+    assert options["ntasks-per-node"] == "1"
+    assert options["signal"].startswith("B:TERM@")
+    assert "requeue" in options
     assert set(re.findall(r"\$\{?(SLURM_\w+)", text)) <= {"SLURM_JOB_NODELIST", "SLURM_JOB_ID", "SLURM_CPUS_PER_TASK"}
     assert "trap 'kill -TERM $driver' TERM" in text
 

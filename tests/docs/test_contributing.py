@@ -1,4 +1,4 @@
-"""An estimator is added as CONTRIBUTING.md says: in a copy of the sources, with the three files that it names."""
+"""An estimator is added as CONTRIBUTING.md describes: in a copy of the sources, with the three files that it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of examples/ do what they say."""
+"""The programs of examples/ work as described."""
 
 from __future__ import annotations
 

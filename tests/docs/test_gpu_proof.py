@@ -27,14 +27,14 @@ def without_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "commit", lambda: "abc")
 
 
-def test_without_a_card_each_part_says_what_it_would_have_proved(
+def test_without_a_card_each_part_prints_what_it_would_have_proved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = gpu.collect(options(tmp_path))
     assert {one.status for one in results.values()} == {"skipped"}
-    said, page = capsys.readouterr().out, (tmp_path / "index.md").read_text()
+    output, page = capsys.readouterr().out, (tmp_path / "index.md").read_text()
     for part in gpu.PARTS.values():
-        assert f"would have proved that {part.proves}" in said
+        assert f"would have proved that {part.proves}" in output
         assert f"would have proved that {part.proves}" in page
     assert f"0 of {len(gpu.PARTS)} parts passed" in page
 

@@ -1,4 +1,4 @@
-"""The pages of docs/ whose examples are executed: they print what they say they print."""
+"""The pages of docs/ whose examples are executed: they print what the pages show."""
 
 from __future__ import annotations
 

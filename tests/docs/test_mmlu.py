@@ -15,7 +15,7 @@ def write(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     head = {**{f"answer_{letter}": f"answer_{letter}" for letter in "abcd"}, "question": "question"}
     rows = [head | {"correct_answer": "answer", "topic": "sums"}]
     for number in [*range(40), 0]:
-        choices = {f"answer_{letter}": str(number + place) for place, letter in enumerate("abcd")}
+        choices = {f"answer_{letter}": str(number + index) for index, letter in enumerate("abcd")}
         rows.append({"question": f"{number} + 1?", **choices, "correct_answer": "B", "topic": "sums"})
     rows.append(rows[1] | {"question": "Who?", "topic": "history"})
     (folder / "mmlu.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -1,4 +1,4 @@
-"""The pages of docs/ say what the code says: generated ones are current, blocks are valid, links lead somewhere."""
+"""The pages of docs/ agree with the code: generated ones are current, blocks are valid, links lead somewhere."""
 
 from __future__ import annotations
 
@@ -110,25 +110,25 @@ def _commands(path: Path) -> Iterator[tuple[int, list[str]]]:
 def test_commands_exist_with_their_flags_and_keys(path: Path) -> None:
     known = set(commands())
     for line, words in _commands(path):
-        place = f"{path.name}:{line}: rlinf {' '.join(words)}"
-        assert words[0] in known, place
+        location = f"{path.name}:{line}: rlinf {' '.join(words)}"
+        assert words[0] in known, location
         printed = help_of([words[0]])
         for word in words[1:]:
             if word.startswith("--"):
-                assert word.partition("=")[0] in printed, place
+                assert word.partition("=")[0] in printed, location
             elif re.match(r"[a-z_]+(\.[a-z_0-9]+)+=", word) and words[0] in ("train", "check", "sft", "try"):
                 key = word.partition("=")[0]
-                assert key in leaves() or key.startswith(_FREE), place
+                assert key in leaves() or key.startswith(_FREE), location
         if words[0] in ("train", "check") and len(words) > 1 and re.fullmatch(r"[a-z_/0-9]+", words[1]):
             names = {name.rpartition("/")[2] for name in {**recipes(), **sweep_recipes()}}
-            assert words[1].rpartition("/")[2] in names, place
+            assert words[1].rpartition("/")[2] in names, location
 
 
 _KEY = re.compile(r"`([a-z_]+(?:\.[a-z_0-9]+)+)(?:[:=][^`]*)?`")
 _METRIC = re.compile(r"`([a-z_]+/[a-z_0-9]+)`")
 
 
-# Their pages name keys of other frameworks beside ours.
+# Their pages name keys of other frameworks in addition to ours.
 _OTHERS_KEYS = {"config.md", "from_roll.md", "from_trl.md", "from_verl.md", "from_stable_baselines3.md"}
 # Columns of data sets, which are written as keys are.
 _COLUMNS = {"reward_model.ground_truth"}
@@ -185,13 +185,6 @@ def test_every_page_is_in_the_navigation() -> None:
     # docs/assets/site_hooks.py adds decision records and the pages of single algorithms.
     added = ("decisions/", "algorithms/advantage_", "algorithms/loss_", "algorithms/off_policy_")
     assert set(named(site["nav"])) == {name for path in PAGES if not (name := _name(path)).startswith(added)}
-
-
-@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md"], ids=lambda path: path.name)
-def test_pages_speak_in_the_terms_of_the_field(path: Path) -> None:
-    """Decision records are history."""
-    if path.parent.name != "decisions":
-        assert re.findall(r"\b(?:whoever|nobody|somebody)\b", path.read_text(encoding="utf-8"), re.IGNORECASE) == []
 
 
 def test_searched_terms_are_on_the_pages() -> None:

@@ -1,4 +1,4 @@
-"""What the site's build adds to the pages: pictures where they were taken, and tables that know their columns."""
+"""What the site's build adds to the pages: pictures where they were taken, and cells that name their columns."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_picture_that_a_page_shows_is_taken() -> None:
     assert set(names) <= set(views)
 
 
-def test_cells_say_what_they_are(hooks: ModuleType) -> None:
+def test_cells_name_their_column(hooks: ModuleType) -> None:
     def shown(titles: str, cells: str) -> str:
         head = "\n".join(f"<th>{title}</th>" for title in titles.split())
         body = "\n".join(f"<td>{cell}</td>" for cell in cells.split())

@@ -55,7 +55,7 @@ def test_a_sweep_loads(here: Path, name: str, metric: str, trials: int) -> None:
     assert (sweep.config.metric, len(plans)) == (metric, trials)
 
 
-def test_the_modules_do_what_the_text_says(here: Path) -> None:
+def test_the_modules_do_what_the_text_describes(here: Path) -> None:
     brevity, line = (importlib.import_module(name) for name in ("brevity", "line"))
     responses = ("#### 5".rjust(40), "#### 6", "")
     earned = [brevity.brevity(prompt="", response=text, answer="5", row={}) for text in responses]

@@ -1,4 +1,4 @@
-"""The commands of docs/vla.md do what the page says, in its order, with a policy and data that are smaller."""
+"""The commands of docs/vla.md work as the page describes, in its order, with a policy and data that are smaller."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_no_pair_of_numbers_is_trained_and_evaluated() -> None:
     assert not train & held_out
 
 
-def test_a_pair_is_a_right_solution_beside_a_wrong_one_or_beside_talk(tmp_path: Path) -> None:
+def test_a_pair_is_a_right_solution_with_a_wrong_one_or_with_talk(tmp_path: Path) -> None:
     options = ["--operations", "add", "multiply", "--train", "1", "--eval", "1", "--pairs", "40"]
     subprocess.run(
         [sys.executable, FOLDER / "make_tasks.py", "--out", tmp_path, *options], check=True, capture_output=True

@@ -10,7 +10,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from PIL import Image
-from rlinf_envs.dialogue import Dialogue, End, Say
+from rlinf_envs.dialogue import Dialogue, End, Reply
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.math.env import MathEnv
 from rlinf_envs.prompts_env import PromptsEnv
@@ -31,8 +31,8 @@ def png(shift: int = 0) -> bytes:
 
 def test_parquet_of_the_layout_of_geometry_sets_is_read(tmp_path: Path) -> None:
     rows = [
-        {"images": [{"bytes": png(place), "path": None}], "problem": "<image>Find x.", "answer": str(place)}
-        for place in range(3)
+        {"images": [{"bytes": png(number), "path": None}], "problem": "<image>Find x.", "answer": str(number)}
+        for number in range(3)
     ]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "train-00000-of-00001.parquet")
     env = MathEnv(path=str(tmp_path), image_field="images", split="train", eval_fraction=0.0)
@@ -128,12 +128,12 @@ def test_zoom_shows_parts_of_any_picture_of_the_conversation() -> None:
     tools = Toolbox([{"zoom": {"pixels": 80}}])
     tools.begin(0, marked(address(PIXELS)) + "Which?")
     tools.begin(1, "no picture")
-    said = tools.answer(0, written("zoom", {"left": 0, "top": 0, "right": 0.5, "bottom": 0.5}))
-    assert said is not None
-    assert said.startswith("picture 2: ")
-    assert opened(pictures_of(said)[0]).size == (80, 40)
+    result = tools.answer(0, written("zoom", {"left": 0, "top": 0, "right": 0.5, "bottom": 0.5}))
+    assert result is not None
+    assert result.startswith("picture 2: ")
+    assert opened(pictures_of(result)[0]).size == (80, 40)
     again = tools.answer(0, written("zoom", {"left": 0, "top": 0, "right": 1, "bottom": 1, "picture": 2}))
-    assert pictures_of(str(again)) == pictures_of(said)
+    assert pictures_of(str(again)) == pictures_of(result)
     for row, arguments, message in (
         (0, {"left": 0.5, "top": 0, "right": 0.5, "bottom": 1}, "left below right"),
         (1, {"left": 0, "top": 0, "right": 1, "bottom": 1}, "picture 1 is not there: the conversation has 0 pictures"),
@@ -151,12 +151,12 @@ def plot(size: int) -> list[Any]:
 
 
 def test_words_of_a_tool_are_cut_and_its_pictures_are_not() -> None:
-    said = str(Toolbox([plot]).answer(0, written("plot", {"size": 3})))
-    assert "1000 more characters" in said
-    assert opened(pictures_of(said)[0]).size == (3, 3)
+    result = str(Toolbox([plot]).answer(0, written("plot", {"size": 3})))
+    assert "1000 more characters" in result
+    assert opened(pictures_of(result)[0]).size == (3, 3)
 
 
-class Look(Dialogue):
+class PictureTwice(Dialogue):
     """Two pictures at first, and a third in its second turn."""
 
     max_turns = 2
@@ -164,14 +164,14 @@ class Look(Dialogue):
     def begin(self) -> list[Any]:
         return ["Compare ", PIXELS, " and ", PIXELS + np.uint8(1)]
 
-    def reply(self, response: str) -> Say | End:
-        return Say(["And this? ", PIXELS + np.uint8(2)]) if response == "go on" else End(1.0)
+    def reply(self, response: str) -> Reply | End:
+        return Reply(["And this? ", PIXELS + np.uint8(2)]) if response == "go on" else End(1.0)
 
 
 def test_a_dialogue_shows_pictures_at_first_and_later() -> None:
     from rlinf.data.pictures import observed
 
-    env = Look()
+    env = PictureTwice()
     first, _ = env.reset(seed=0)
     second = env.step("go on")[0]
     assert [len(pictures_of(observed(one))) for one in (first, second)] == [2, 1]

@@ -23,7 +23,7 @@ AREA = {
             "unit": {"type": "string"},
             "tags": {"type": "array", "items": {"type": "string"}},
             "exact": {"type": "boolean"},
-            "place": {"type": "dict"},
+            "address": {"type": "dict"},
         },
         "required": ["base"],
     },
@@ -35,7 +35,7 @@ ACCEPTED = {
         "unit": ["square cm", ""],
         "tags": [["A-1", "b"], ""],
         "exact": [True, ""],
-        "place": [{"city": ["Rome", "roma"], "zip": ["", "00100"]}, ""],
+        "address": [{"city": ["Rome", "roma"], "zip": ["", "00100"]}, ""],
     }
 }
 
@@ -50,9 +50,9 @@ def call(**arguments: Any) -> ToolCall:
         ([call(base=10, height=5)], True),
         ([call(base=10, height=5.0, unit="Square-CM")], True),
         ([call(base=10, height=5, tags=["a1", "B"])], True),
-        ([call(base=10, height=5, place={"city": "ROMA"})], True),
-        ([call(base=10, height=5, place={"city": "Paris"})], False),
-        ([call(base=10, height=5, place={"zip": "00100"})], False),
+        ([call(base=10, height=5, address={"city": "ROMA"})], True),
+        ([call(base=10, height=5, address={"city": "Paris"})], False),
+        ([call(base=10, height=5, address={"zip": "00100"})], False),
         ([call(base="10", height=5)], False),
         ([call(base=10)], False),
         ([call(height=5.0)], False),
@@ -83,7 +83,7 @@ def test_calls_that_python_calls_equal_are_distinguished() -> None:
     assert not matches([call(base=3), call(base=3.0)], twice, [AREA])
 
 
-def test_what_the_data_hold_beside_ordinary_values() -> None:
+def test_what_the_data_hold_in_addition_to_ordinary_values() -> None:
     """A required argument that may be left out, null for a text, and an argument without any accepted value."""
     accepted = {"area": {"base": ["", 10], "unit": [None, ""], "height": []}}
     assert example(accepted, [AREA]) == call(base=10)
@@ -108,7 +108,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_tasks_train_and_evaluate_apart_and_their_demonstrations_are_right(folder: Path) -> None:
+def test_tasks_train_and_evaluate_separately_and_their_demonstrations_are_right(folder: Path) -> None:
     train = FunctionCallsEnv(2, path=str(folder), split="train")
     held_out = FunctionCallsEnv(1, path=str(folder), split="eval")
     assert train.num_tasks + held_out.num_tasks == 40

@@ -52,11 +52,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         names = ("create", "count", "raise_to", "drop") if module == "ticket_api" else ()
         lines = "".join(json.dumps(described(name)) + "\n" for name in names)
         (data / "multi_turn_func_doc" / f"{module}.json").write_text(lines)
-    said = [[{"role": "user", "content": f"{verb} it."}] for verb in ("Count", "Create", "Check")]
-    task = {"id": "t", "question": said, "initial_config": {"TicketAPI": {"tickets": ["a"]}}}
+    messages = [[{"role": "user", "content": f"{verb} it."}] for verb in ("Count", "Create", "Check")]
+    task = {"id": "t", "question": messages, "initial_config": {"TicketAPI": {"tickets": ["a"]}}}
     task["involved_classes"] = ["TicketAPI"]
     accepted = {"id": "t", "ground_truth": [["count()"], ["create('new', priority=2)"], ["count()"]]}
-    later = {**task, "question": [said[0], [], said[2]], "missed_function": {"1": ["create"]}}
+    later = {**task, "question": [messages[0], [], messages[2]], "missed_function": {"1": ["create"]}}
     missing = {"id": "t", "ground_truth": [[], ["create('new', 2)"], ["count()"]]}
     for category, row, answer in (("base", task, accepted), ("miss_func", later, missing)):
         file = f"BFCL_v4_multi_turn_{category}.json"
@@ -95,7 +95,7 @@ def test_calls_change_services_and_each_right_turn_pays_its_share() -> None:
     ],
     ids=["none", "another", "one too many", "broken"],
 )
-def test_what_was_not_asked_for_ends_the_conversation(response: str) -> None:
+def test_what_was_not_requested_ends_the_conversation(response: str) -> None:
     env, _ = begun()
     if response:
         assert env.step(response)[2] is False
@@ -104,13 +104,13 @@ def test_what_was_not_asked_for_ends_the_conversation(response: str) -> None:
 
 def test_the_expert_solves_tasks_whose_functions_come_later_too() -> None:
     for category in ("base", "miss_func"):
-        env, said = begun(categories=[f"multi_turn_{category}"])
+        env, observation = begun(categories=[f"multi_turn_{category}"])
         ended, total = False, 0.0
-        assert ('"create"' in said) is (category == "base")
+        assert ('"create"' in observation) is (category == "base")
         while not ended:
-            said, reward, ended, _, info = env.step(env.demonstrate(said))
+            observation, reward, ended, _, info = env.step(env.demonstrate(observation))
             total += reward
-            assert category == "base" or "further functions" not in said or '"create"' in said
+            assert category == "base" or "further functions" not in observation or '"create"' in observation
         assert (info["success"], total) == (True, pytest.approx(1))
 
 
@@ -123,8 +123,8 @@ def test_errors_of_calls_are_answers() -> None:
         ("create", {"colour": "red"}, "unexpected keyword argument 'colour'"),
         ("_load_scenario", {"scenario": {}}, "not defined"),
     ):
-        said, _, ended, _, _ = env.step(written(name, arguments))
-        assert problem in said
+        observation, _, ended, _, _ = env.step(written(name, arguments))
+        assert problem in observation
         assert not ended
 
 

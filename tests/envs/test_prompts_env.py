@@ -11,8 +11,8 @@ import pytest
 from rlinf_envs.errors import DatasetError, SettingError
 
 ROWS = [
-    {"prompt": "say a", "answer": "a", "rules": {"max_words": 1}, "kind": "short"},
-    {"prompt": "say b c", "answer": "b c", "rules": {"max_words": 2}, "kind": "long"},
+    {"prompt": "write a", "answer": "a", "rules": {"max_words": 1}, "kind": "short"},
+    {"prompt": "write b c", "answer": "b c", "rules": {"max_words": 2}, "kind": "long"},
 ]
 TERMS = {"exact": 1.0, "constraints": {"weight": 0.5, "field": "rules"}}
 
@@ -27,7 +27,7 @@ def make(tmp_path: Path, rows: list[Any] = ROWS, **settings: Any) -> Any:
 def test_the_first_term_decides_what_is_solved(tmp_path: Path) -> None:
     env = make(tmp_path)
     prompts, infos = env.reset(options={"task_ids": [0, 1]})
-    assert (prompts, infos["domain"].tolist()) == (("say a", "say b c"), ["short", "long"])
+    assert (prompts, infos["domain"].tolist()) == (("write a", "write b c"), ["short", "long"])
     _, rewards, terminated, _, infos = env.step(("A.", "b c and d"))
     assert rewards.tolist() == [1.5, 0.0]
     assert terminated.all()

@@ -119,5 +119,5 @@ def test_a_module_that_python_already_has_or_a_file_is_named(tmp_path: Path, mon
         find_function("random:short")
     with pytest.raises(SettingError, match="it names a file: write random:short"):
         find_function("./random.py:short")
-    with pytest.raises(SettingError, match=r"No module named 'module_of_nobody'\. The module must be on PYTHONPATH"):
-        find_function("module_of_nobody:short")
+    with pytest.raises(SettingError, match=r"No module named 'missing_module'\. The module must be on PYTHONPATH"):
+        find_function("missing_module:short")

@@ -120,7 +120,7 @@ def test_a_scorer_by_name(settings: dict[str, object], scores: list[float]) -> N
 
 
 @pytest.mark.parametrize("response", ["", "  \n "])
-def test_saying_nothing_is_a_wrong_step(response: str) -> None:
+def test_an_empty_response_is_a_wrong_step(response: str) -> None:
     found = StepGrader({}).grade([response], [Task("q", "a", "d")], [Judgement("unparsable", 0.0, None)])
     assert found == ([[len(response)]], [[0.0]])
 
@@ -155,7 +155,7 @@ class Scorer:
         ({"delimiter": ""}, "must not be empty"),
         ({"delimeter": "x"}, "did you mean"),
         ({"scorer": "no_such_module:Scorer"}, "cannot be imported"),
-        ({"scorer": f"{__name__}:Nobody"}, "cannot be imported"),
+        ({"scorer": f"{__name__}:Missing"}, "cannot be imported"),
         ({"scorer": "math:pi"}, "math:pi is a float, and must be a function that is called with question="),
         ({"scorer": f"{__name__}:without_answer"}, "without_answer has no parameter answer and correct, and is called"),
         ({"scorer": f"{__name__}:Scorer", "options": {"pth": 1}}, r"requires path \(did you mean pth\?\)"),

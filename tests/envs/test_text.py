@@ -39,7 +39,7 @@ class Exact:
         self.closed = True
 
 
-class AskTwice:
+class TwoTurns:
     def reply(self, task: Task, response: str) -> str | None:
         return "go on" if response.startswith("?") else None
 
@@ -63,7 +63,7 @@ def test_spaces_and_metadata_follow_gymnasium() -> None:
     assert all(len(column) == 3 for column in infos.values())
 
 
-def test_named_tasks_are_what_was_asked_for() -> None:
+def test_named_tasks_are_what_was_requested() -> None:
     env = make(prompt_template_text="Q: {question} = ?", few_shot=[{"question": "{1}", "response": "2"}])
     observations, infos = env.reset(options={"task_ids": [4, 4, 7]})
     assert observations[0] == observations[1] == "Q: {1} = ?\n2\n\nQ: 2 * 4 = ?"
@@ -79,7 +79,7 @@ def test_named_tasks_are_what_was_asked_for() -> None:
     assert infos["reward_weight/correctness"].tolist() == [1.0, 1.0, 1.0]
 
 
-def test_same_seed_same_tasks_whoever_the_neighbours_are() -> None:
+def test_same_seed_same_tasks_whatever_the_neighbours_are() -> None:
     first, infos = make().reset(seed=7)
     again, _ = make().reset(seed=7)
     assert first == again
@@ -110,7 +110,7 @@ def test_some_conversations_restart_by_mask() -> None:
 
 
 def test_several_turns() -> None:
-    env = make(dialogue=AskTwice(), max_turns=2)
+    env = make(dialogue=TwoTurns(), max_turns=2)
     env.reset(options={"task_ids": [1, 1, 1]})
     observations, rewards, terminated, truncated, infos = env.step(("2", "?", "?"))
     assert observations == ("", "go on", "go on")
@@ -150,7 +150,7 @@ def test_step_rewards_come_with_character_offsets() -> None:
     infos = env.step((response, ""))[-1]
     assert infos["step_ends"][0] == [9, 19]
     assert infos["step_rewards"][0] == [1.0, 0.0]
-    # Saying nothing is a step that is worth nothing: otherwise silence would beat a wrong step.
+    # An empty response is a step worth nothing: otherwise it would beat a wrong step.
     assert infos["step_ends"][1] == [0]
     assert infos["step_rewards"][1] == [0.0]
 

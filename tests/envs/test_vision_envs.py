@@ -115,7 +115,7 @@ def test_overviews_of_details_show_the_box_and_not_its_pattern() -> None:
         observation, infos = env.reset(seed=seed)
         assert env.observation_space.contains(observation)
         answers[observation["picture"].tobytes()].add(infos["answer"])
-    assert len(answers) == 4 * 3 * 3  # corners, and places in them: two of 1 pixel and one of 2, in both directions
+    assert len(answers) == 4 * 3 * 3  # corners, and positions in them: two of 1 pixel and one of 2, in both directions
     assert set(map(len, answers.values())) == {4}
 
 
@@ -124,9 +124,9 @@ def test_the_enlarged_corner_alone_shows_the_pattern() -> None:
     for seed in range(20):
         observation, infos = env.reset(seed=seed)
         light = observation["picture"][..., 0] > 128
-        (place,) = {(int(row) // 16, int(column) // 16) for row, column in np.argwhere(light)}
+        (corner,) = {(int(row) // 16, int(column) // 16) for row, column in np.argwhere(light)}
         shown = {corner: enlarged(env, corner) for corner in CORNERS}
-        full = shown.pop(CORNERS[2 * place[0] + place[1]])
+        full = shown.pop(CORNERS[2 * corner[0] + corner[1]])
         assert {int(picture.max()) for picture in shown.values()} == {int(full.min())} == {128}
         top, left = (2 * (int(side) % 16) for side in np.argwhere(light)[0])
         tile = full[top : top + 2, left : left + 2, 0] > 128
@@ -137,7 +137,7 @@ def test_the_enlarged_corner_alone_shows_the_pattern() -> None:
         assert env.step(f" {infos['answer']}\n")[1:3] == (1.0, True)
 
 
-def test_demonstrations_of_details_look_and_are_right_or_guess() -> None:
+def test_demonstrations_of_details_zoom_and_are_right_or_guess() -> None:
     outcomes = []
     for seed in range(200):
         env = Details(unsure=0.5)

@@ -1,4 +1,4 @@
-"""`rlinf import`: files in the published forms of other frameworks (`peers/README.md` says which)."""
+"""`rlinf import`: files in the published forms of other frameworks (`peers/README.md` lists them)."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_rlinf_mathematics() -> None:
     assert any("hybrid_engines/fsdp" in line for line in sheet.source.remarks)
 
 
-def test_rlinf_simulators_with_the_files_beside_them() -> None:
+def test_rlinf_simulators_with_the_neighbouring_files() -> None:
     ours = values(sheet_of("rlinf_embodied.yaml"))
     assert (ours["env.id"], ours["env.kwargs.task"]) == ("rlinf_envs:rlinf/ManiSkill-v0", "PickCube-v1")
     assert (ours["env.num_envs"], ours["rollout.num_steps"], ours["algorithm.num_minibatches"]) == (64, 50, 8)
@@ -278,7 +278,7 @@ def test_an_imported_cartpole_loads() -> None:
     assert (config.env.id, config.algorithm.loss_type) == ("CartPole-v1", "actor_critic")
 
 
-def test_a_value_that_only_the_script_knows_is_asked_for(tmp_path: Path) -> None:
+def test_a_value_that_only_the_script_has_is_left_to_the_user(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
         "from trl import GRPOConfig, GRPOTrainer\n"
@@ -384,7 +384,7 @@ def test_defaults_of_a_command_line_are_read(tmp_path: Path) -> None:
     assert [line for line in sheet.decide if "seed: `args.seed` is known only when the script runs" in line]
 
 
-def test_text_in_the_place_of_a_number_is_named(tmp_path: Path) -> None:
+def test_text_instead_of_a_number_is_named(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     command = "python -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_files=t.parquet"
     script.write_text(f"{command} actor_rollout_ref.rollout.temperature=1,0 trainer.save_freq=20,\n")
@@ -392,7 +392,7 @@ def test_text_in_the_place_of_a_number_is_named(tmp_path: Path) -> None:
         assert [line for line in imported("verl", script).decide if f"{key}: it is no number, and was not read" in line]
 
 
-def test_a_refused_value_is_named_with_its_place(tmp_path: Path) -> None:
+def test_a_refused_value_is_named_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(
         "data:\n  train_batch_size: '256'\n  train_files: t.parquet\n"
@@ -416,7 +416,7 @@ def test_the_command_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("peer", "name", "text", "message"),
     [
-        ("sb3", "ppo.yml", "CartPole-v1: {n_envs: 8}\nAcrobot-v1: {n_envs: 8}\n", "say which with --env"),
+        ("sb3", "ppo.yml", "CartPole-v1: {n_envs: 8}\nAcrobot-v1: {n_envs: 8}\n", "choose one with --env"),
         (
             "sb3",
             "trpo.yml",
@@ -434,7 +434,7 @@ def test_the_command_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFi
         ("roll", "run.yaml", "a: [1\n", "run.yaml:"),
     ],
 )
-def test_what_can_not_be_read_is_said_in_one_line(
+def test_unreadable_input_is_reported_in_one_line(
     tmp_path: Path, peer: str, name: str, text: str, message: str
 ) -> None:
     path = tmp_path / name

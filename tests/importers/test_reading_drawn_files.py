@@ -192,7 +192,7 @@ def test_trl_s_checkpoints_that_are_off(tmp_path: Path) -> None:
     assert "every: 0  # save_strategy: no" in page(sheet)
 
 
-def test_an_ellipsis_of_a_page_is_asked_for(tmp_path: Path) -> None:
+def test_an_ellipsis_of_a_page_is_left_to_the_user(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("from trl import DPOConfig, DPOTrainer\nDPOTrainer(..., args=DPOConfig(..., max_steps=4))\n")
     sheet = checked(imported("trl", script))
@@ -267,7 +267,7 @@ actor: {model: {model_type: mlp_policy}, optim: {lr: 0.0003, clip_grad: 10.0}, g
 """
 
 
-def test_what_rlinf_s_sac_does_and_ours_does_not_is_said(tmp_path: Path) -> None:
+def test_what_rlinf_s_sac_does_and_ours_does_not_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(SAC.replace("IGNORED", "False"))
     sheet = checked(imported("rlinf", file))

@@ -38,7 +38,7 @@ def value(sheet: Sheet, key: str) -> object:
     return sheet.settings[key].value
 
 
-def asked(sheet: Sheet) -> str:
+def decisions(sheet: Sheet) -> str:
     return "\n".join([*sheet.decide, *sheet.source.remarks])
 
 
@@ -55,11 +55,11 @@ def test_activations_are_those_of_torch(script: Path, name: str) -> None:
     assert type(activation_module(ours)) is getattr(nn, name)
 
 
-def test_arguments_of_a_file_are_asked_for(script: Path) -> None:
+def test_arguments_of_a_file_are_left_to_the_user(script: Path) -> None:
     made = "PPO('MlpPolicy', 'CartPole-v1', **h['ppo'], policy_kwargs=dict(**h, ortho_init=True))"
-    asked_for = asked(read(script, f"h = load(open('h.yml'))\n{made}\n"))
-    assert "**h['ppo']" in asked_for
-    assert "policy_kwargs.**h" in asked_for
+    open_decisions = decisions(read(script, f"h = load(open('h.yml'))\n{made}\n"))
+    assert "**h['ppo']" in open_decisions
+    assert "policy_kwargs.**h" in open_decisions
 
 
 def test_arguments_by_position_arrive_or_are_named(script: Path) -> None:
@@ -71,13 +71,13 @@ def test_arguments_by_position_arrive_or_are_named(script: Path) -> None:
     )
     assert (value(sheet, "algorithm.gae_lambda"), value(sheet, "checkpoint.every")) == (0.9, 5)
     assert (value(sheet, "evaluation.size"), value(sheet, "evaluation.every")) == (12, 1)
-    assert "argument 9: 0.1" in asked(sheet)
+    assert "argument 9: 0.1" in decisions(sheet)
 
 
-def test_steps_of_a_loop_are_asked_for(script: Path) -> None:
+def test_steps_of_a_loop_are_left_to_the_user(script: Path) -> None:
     learn = "model.learn(10000, reset_num_timesteps=False)"
     sheet = read(script, f"model = PPO('MlpPolicy', 'CartPole-v1')\nfor i in range(30):\n    {learn}\n")
-    assert "10000, in a loop" in asked(sheet)
+    assert "10000, in a loop" in decisions(sheet)
     assert "run.max_steps" not in sheet.settings
 
 
@@ -85,8 +85,8 @@ def test_further_models_and_calls_of_learn_are_named(script: Path) -> None:
     text = "a = PPO('MlpPolicy', 'CartPole-v1')\na.learn(2048)\nb = SAC('MlpPolicy', 'Pendulum-v1')\nb.learn(5000)\n"
     sheet = read(script, text)
     assert (value(sheet, "env.id"), value(sheet, "run.max_steps")) == ("CartPole-v1", 1)
-    assert "SAC: the model of line 8 is read" in asked(sheet)
-    assert "5000: the first call counts" in asked(sheet)
+    assert "SAC: the model of line 8 is read" in decisions(sheet)
+    assert "5000: the first call counts" in decisions(sheet)
 
 
 def test_saved_statistics_begin_the_normalisation(script: Path) -> None:
@@ -111,7 +111,7 @@ def test_wrappers_have_their_arguments_in_the_order_of_python(script: Path) -> N
         {"gymnasium.wrappers:FrameStackObservation": {"stack_size": 4}},
         "gymnasium.wrappers:TransformReward",
     ]
-    assert "TransformReward: func is known only when the script runs" in asked(sheet)
+    assert "TransformReward: func is known only when the script runs" in decisions(sheet)
     assert any("RecordVideo: evaluation.video_every" in line for line in sheet.ignored)
     assert page(sheet)
 
@@ -133,9 +133,9 @@ def test_makers_of_environments_are_counted(script: Path, makers: str) -> None:
     assert (value(sheet, "env.num_envs"), value(sheet, "run.max_steps"), value(sheet, "run.seed")) == (6, 1, 7)
 
 
-def test_makers_that_only_the_script_counts_are_asked_for(script: Path) -> None:
+def test_makers_that_only_the_script_counts_are_left_to_the_user(script: Path) -> None:
     text = "env = DummyVecEnv([make(i) for i in range(cpu_count())])\ngym.make('CartPole-v1')\nPPO('MlpPolicy', env)\n"
-    assert "range(cpu_count())" in asked(read(script, text))
+    assert "range(cpu_count())" in decisions(read(script, text))
 
 
 def test_statistics_of_an_evaluation_begin_nothing(script: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_version_that_gymnasium_has_given_up_is_the_one_after_it(tmp_path: Pat
 
 @pytest.mark.parametrize("text", ["lin_abc", "const_0.001", "linear_schedule(0.2)"])
 @pytest.mark.parametrize("key", ["learning_rate", "clip_range"])
-def test_another_schedule_is_asked_for(tmp_path: Path, key: str, text: str) -> None:
+def test_another_schedule_is_left_to_the_user(tmp_path: Path, key: str, text: str) -> None:
     assert any(f"{key}: {text}: " in line for line in entry(tmp_path, f"{key}: {text}").decide)
 
 

@@ -38,7 +38,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "taskset", "turns", "terms", "steps"),
     [
         ("vf_sums", {}, 2, {"right", "short"}, 5),
-        ("vf_shop", {}, 4, {"asked"}, 2),  # every episode starts a tool server, which takes the package seconds
+        ("vf_shop", {}, 4, {"called"}, 2),  # every episode starts a tool server, which takes the package seconds
         ("textarena", {"game": "Hangman-v0"}, 12, {"game_reward"}, 5),
     ],
 )

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tiny_runs
 import yaml
-from rlinf_envs.dialogue import Dialogue, End, Say
+from rlinf_envs.dialogue import Dialogue, End, Reply
 from vision_models import ARCHITECTURES
 
 from rlinf.config import load, load_mapping
@@ -37,10 +37,10 @@ class Twice(Dialogue):
         self._turn = 0
         return [self._picture(), "Which? "]
 
-    def reply(self, response: str) -> Say | End:
+    def reply(self, response: str) -> Reply | End:
         self._turn += 1
         reward = float(sum(letter.isalpha() for letter in response))
-        return End(reward) if self._turn == 2 else Say([self._picture(), "And this? "], reward)
+        return End(reward) if self._turn == 2 else Reply([self._picture(), "And this? "], reward)
 
     def demonstrate(self, observation: str) -> str:
         return "red"

@@ -133,7 +133,7 @@ def smallest(recipe: str) -> list[str]:
             widths["num_key_value_heads"] = 2
             small += [f"policy.architecture.{name}={value}" for name, value in widths.items()]
         if config.policy.path or config.policy.tokenizer.path:
-            # The small model in the place of this one has a token for each character.
+            # The small model instead of this one has a token for each character.
             small += [f"data.max_prompt_length={8 * config.data.max_prompt_length}"]
         return small
     small += ["env.num_envs=2", "evaluation.size=1", "evaluation.num_envs=1"]
@@ -279,7 +279,7 @@ def furnish(folder: Path) -> Path:
 
 
 def _save_small_model(folder: Path) -> None:
-    """A chat model with random weights in the place of one that a recipe names."""
+    """A chat model with random weights instead of one that a recipe names."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     from rlinf.models.tokenizer import train_tokenizer

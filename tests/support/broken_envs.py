@@ -19,13 +19,13 @@ class Sound(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
         self.left = 12
-        return self.look(), {}
+        return self.observation(), {}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
         self.left -= 1
-        return self.look(), 1.0, False, self.left == 0, {}
+        return self.observation(), 1.0, False, self.left == 0, {}
 
-    def look(self) -> Any:
+    def observation(self) -> Any:
         return self.np_random.uniform(-1, 1, 3).astype(np.float32)
 
 
@@ -40,19 +40,19 @@ class NanAtReset(Sound):
 
 
 class OneNumber(Sound):
-    """Numpy would copy its number into all three places."""
+    """Numpy would copy its number into all three positions."""
 
-    def look(self) -> Any:
+    def observation(self) -> Any:
         return np.float32([0.5])
 
 
 class Forgetful(Sound):
     """Its observations lack an entry of its space, and have another."""
 
-    observation_space = spaces.Dict({"place": Sound.observation_space, "speed": Sound.observation_space})
+    observation_space = spaces.Dict({"position": Sound.observation_space, "speed": Sound.observation_space})
 
-    def look(self) -> Any:
-        return {"place": super().look(), "sped": super().look()}
+    def observation(self) -> Any:
+        return {"position": super().observation(), "sped": super().observation()}
 
 
 class Growing(Sound):
@@ -65,7 +65,7 @@ class Growing(Sound):
         self.size = 3 + Growing.made % 2 if size is None else size
         self.observation_space = spaces.Box(-5, 5, (self.size,), np.float32)
 
-    def look(self) -> Any:
+    def observation(self) -> Any:
         return np.zeros(self.size, np.float32)
 
 

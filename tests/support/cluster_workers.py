@@ -25,7 +25,7 @@ CONFIG = ClusterConfig(
 
 
 class Worker:
-    """Does what a test asks of it."""
+    """Does what a test needs."""
 
     def __init__(self, info: RankInfo) -> None:
         self.info = info

@@ -20,8 +20,8 @@ def zero(path: Path) -> None:
 
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    for place in range(len(content) // 2, min(len(content) // 2 + 64, len(content))):
-        content[place] ^= 0x55
+    for position in range(len(content) // 2, min(len(content) // 2 + 64, len(content))):
+        content[position] ^= 0x55
     path.write_bytes(content)
 
 

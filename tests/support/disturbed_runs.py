@@ -36,7 +36,7 @@ GONE_S = 10.0
 
 def write_config(folder: Path, **others: Any) -> Path:
     """A text run of two steps with a sampler, an env worker and a learner on Ray; each step is saved. ``others`` stand
-    in the place of whole sections."""
+    instead of whole sections."""
     sections: dict[str, Any] = {
         "run": {"max_steps": 2},
         "sft": {"steps": 2},
@@ -71,7 +71,7 @@ class RayRun:
             text=True,
             start_new_session=True,
             # In the background of a script SIGINT is ignored, and children inherit that; in a terminal it is not.
-            preexec_fn=_hear_interrupts,
+            preexec_fn=_enable_interrupts,
         )
         self.lines: list[str] = []
         self._news = threading.Condition()
@@ -167,6 +167,6 @@ def family(pid: int) -> set[int]:
     return found
 
 
-def _hear_interrupts() -> None:
+def _enable_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup make test-nightly` ignores it

@@ -85,8 +85,8 @@ class Zoo(gymnasium.Env):
         if self.case == "hangs in reset":
             time.sleep(HANG_S)
         if self.case == "reset without info":
-            return self.look()
-        return self.look(), {}
+            return self.observation()
+        return self.observation(), {}
 
     def step(self, action: Any) -> Any:
         assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
@@ -101,12 +101,12 @@ class Zoo(gymnasium.Env):
             print("a step")
         over = self.case != "never ends" and self.left <= 0
         if self.case == "4-tuple":
-            return self.look(), 1.0, over, {}
+            return self.observation(), 1.0, over, {}
         info: Any = {"odd": object(), 3: None, "success": [self.left == 0]} if self.case == "odd infos" else {}
         ended = over or self.case == "terminates at once"
-        return self.look(), REWARDS.get(self.case, 1.0), ended, False, info
+        return self.observation(), REWARDS.get(self.case, 1.0), ended, False, info
 
-    def look(self) -> Any:
+    def observation(self) -> Any:
         if self.case == "observations outside the space":
             return np.full(3, 7.0, np.float32)
         if self.case == "obs 1e38":

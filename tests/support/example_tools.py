@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 
-def convert(amount: float, unit: Literal["km", "mile"], places: int = 1) -> str:
+def convert(amount: float, unit: Literal["km", "mile"], digits: int = 1) -> str:
     """Converts a length
     between units.
 
@@ -14,7 +14,7 @@ def convert(amount: float, unit: Literal["km", "mile"], places: int = 1) -> str:
             of it
         unit: of the amount
     """
-    return str(round(amount / 1.609 if unit == "km" else amount * 1.609, places))
+    return str(round(amount / 1.609 if unit == "km" else amount * 1.609, digits))
 
 
 def untyped(amount):  # type: ignore[no-untyped-def]

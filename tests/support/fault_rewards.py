@@ -1,4 +1,4 @@
-"""Reward functions with every fault that a user's function can have. Imported by name from the tests beside it."""
+"""Reward functions with every fault that a user's function can have. Imported by name from the tests."""
 
 import mmap
 import os
@@ -44,7 +44,7 @@ def wrong_signature(text: str) -> float:
 
 
 class Rewarder:
-    """A class where a function is asked for."""
+    """A class where a function is required."""
 
 
 def leaves(*, prompt: str, response: str, answer: str, row: Row) -> float:

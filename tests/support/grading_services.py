@@ -1,4 +1,4 @@
-"""A service on 127.0.0.1 that grades, and fails as often as it is asked to."""
+"""A service on 127.0.0.1 that grades, and fails as often as configured."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def serving(service: Service) -> Iterator[Service]:
             self.end_headers()
             try:
                 self.wfile.write(body)
-            except OSError:  # nobody waits any more
+            except OSError:  # the client is gone
                 return
 
         def log_message(self, format: str, *args: Any) -> None: ...
@@ -61,6 +61,6 @@ def serving(service: Service) -> Iterator[Service]:
         server.server_close()
 
 
-def completion(said: str) -> dict[str, Any]:
+def completion(content: str) -> dict[str, Any]:
     """As an OpenAI-compatible server answers."""
-    return {"choices": [{"message": {"role": "assistant", "content": said}}]}
+    return {"choices": [{"message": {"role": "assistant", "content": content}}]}

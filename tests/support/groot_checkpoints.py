@@ -51,7 +51,7 @@ class Case:
     """`use_albumentations`: pictures keep their aspect, by OpenCV's area filter."""
     frames: int = 1
     alternating: bool = True
-    """Whether blocks look at words and at pictures in turn."""
+    """Whether blocks attend to words and to pictures in turn."""
     positions: bool = True
     quantiles: bool = True
     cut: bool = True

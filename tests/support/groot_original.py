@@ -82,8 +82,8 @@ def act(case: str, folder: Path) -> list[Any]:
 
 def make(case: str) -> None:
     """Write the golden file of a case: the names and shapes of its tensors, and the actions."""
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place) / case
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch) / case
         folder = root / "base" if small.CASES[case].lerobot else root
         base = "groot" if small.CASES[case].lerobot else case
         small.write_settings(base, folder)

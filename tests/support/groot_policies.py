@@ -178,7 +178,7 @@ def _shapes(known: GrootCheckpoint, layers: int) -> dict[str, list[int]]:
 
 
 def _change(policy: Any, part: str) -> None:
-    """Change what no file of a checkpoint says."""
+    """Change what no file of a checkpoint holds."""
     if part == "gripper sign":
         plain = policy.head.to_env
         policy.head.to_env = lambda chains: plain(chains) * np.array([1.0] * (small.ACTION - 1) + [-1.0])

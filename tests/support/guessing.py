@@ -36,7 +36,7 @@ class ExactMatch:
 
 
 class Hints:
-    """Says where the number lies; every other word is too low."""
+    """Answers where the number lies; every other word is too low."""
 
     def reply(self, task: Task, response: str) -> str | None:
         guess = int(response) if response.strip().isdecimal() else -1

@@ -100,7 +100,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _threads() -> int:
-    """Of this process, those of libraries included; 0 where the system does not say."""
+    """Of this process, those of libraries included; 0 where the system does not report it."""
     tasks = Path("/proc/self/task")
     return len(list(tasks.iterdir())) if tasks.exists() else 0
 

@@ -1,7 +1,7 @@
-"""Stand-ins for LIBERO's assets: boxes and cylinders with the names, sites and joints its engine looks up.
+"""Stand-ins for LIBERO's assets: boxes and cylinders with the names, sites and joints its engine reads.
 
 LIBERO's package has tasks and start states; its meshes come from a hub. With these the engine, the task language, the
-goal predicates and the cameras run as they are, for tests. Sizes are round numbers: results say nothing of LIBERO's.
+goal predicates and the cameras run as they are, for tests. Sizes are round numbers: results mean nothing for LIBERO's.
 
     python tests/support/libero_stand_in.py FOLDER      # then env.kwargs.assets=FOLDER, for libero_spatial and _goal
 """
@@ -75,9 +75,9 @@ def _write_png(path: Path, shade: int, size: int = 8) -> None:
 
 def _shape(body: ET.Element, kind: str, size: Numbers, rgba: str, pos: Numbers = (0, 0, 0), yaw: float = 0.0) -> None:
     """A part twice over, as LIBERO's are: group 0 touches and is not drawn, group 1 is drawn and touches nothing."""
-    place = {"type": kind, "size": _text(size), "pos": _text(pos), "quat": _quat(yaw)}
-    ET.SubElement(body, "geom", place, group="0", density="200", friction="0.95 0.3 0.1", condim="4")
-    ET.SubElement(body, "geom", place, group="1", rgba=rgba, contype="0", conaffinity="0", mass="1e-8")
+    pose = {"type": kind, "size": _text(size), "pos": _text(pos), "quat": _quat(yaw)}
+    ET.SubElement(body, "geom", pose, group="0", density="200", friction="0.95 0.3 0.1", condim="4")
+    ET.SubElement(body, "geom", pose, group="1", rgba=rgba, contype="0", conaffinity="0", mass="1e-8")
 
 
 def _quat(yaw: float) -> str:
@@ -90,7 +90,7 @@ def _region(body: ET.Element, name: str, pos: Numbers, size: Numbers, rgba: str 
 
 
 def _thing(bottom: float, top: float, radius: float) -> tuple[ET.Element, ET.Element]:
-    """An empty model and its body; the three sites say where it ends, seen from its origin [m]."""
+    """An empty model and its body; the three sites mark its ends, relative to its origin [m]."""
     model = ET.Element("mujoco", model="stand_in")
     outer = ET.SubElement(ET.SubElement(model, "worldbody"), "body")
     body = ET.SubElement(outer, "body", name="object")
@@ -112,8 +112,8 @@ def _vessel(rgba: str, radius: float, height: float) -> ET.Element:
     _shape(body, "cylinder", (0.8 * radius, 0.005), rgba, (0, 0, 0.005 - height / 2))
     for side in range(_SIDES):
         yaw = 2 * math.pi * side / _SIDES
-        place = (0.9 * radius * math.cos(yaw), 0.9 * radius * math.sin(yaw), 0)
-        _shape(body, "box", (0.1 * radius, 0.42 * radius, height / 2), rgba, place, yaw)
+        position = (0.9 * radius * math.cos(yaw), 0.9 * radius * math.sin(yaw), 0)
+        _shape(body, "box", (0.1 * radius, 0.42 * radius, height / 2), rgba, position, yaw)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Environments that say which of their actions are legal."""
+"""Environments that name their legal actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gymnasium import spaces
 class Doors(gymnasium.Env):
     """A row of doors: the open one is seen, and any closed one ends the episode with an error.
 
-    ``where``: what says which are legal, ``info``, ``method``, ``part`` (of the observation) or ``nowhere``.
+    ``where``: the source of the legal actions: ``info``, ``method``, ``part`` (of the observation) or ``nowhere``.
     """
 
     def __init__(self, doors: int = 6, where: str = "info", steps: int = 5, parts: bool = False) -> None:

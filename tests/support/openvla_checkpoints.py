@@ -164,14 +164,14 @@ def shapes() -> dict[str, list[int]]:
         found.update({f"{name}.weight": [width]} | ({f"{name}.bias": [width]} if bias else {}))
 
     for tower, (width, inner, dino) in TOWERS.items():
-        place = f"vision_backbone.{tower}"
-        found[f"{place}.pos_embed"] = [1, _PATCHES, width]
+        prefix = f"vision_backbone.{tower}"
+        found[f"{prefix}.pos_embed"] = [1, _PATCHES, width]
         if dino:
-            found[f"{place}.cls_token"], found[f"{place}.reg_token"] = [1, 1, width], [1, 4, width]
-        found[f"{place}.patch_embed.proj.weight"] = [width, 3, _PATCH, _PATCH]
-        found[f"{place}.patch_embed.proj.bias"] = [width]
+            found[f"{prefix}.cls_token"], found[f"{prefix}.reg_token"] = [1, 1, width], [1, 4, width]
+        found[f"{prefix}.patch_embed.proj.weight"] = [width, 3, _PATCH, _PATCH]
+        found[f"{prefix}.patch_embed.proj.bias"] = [width]
         for number in range(BLOCKS):
-            block = f"{place}.blocks.{number}"
+            block = f"{prefix}.blocks.{number}"
             norm(f"{block}.norm1", width)
             linear(f"{block}.attn.qkv", width, 3 * width)
             linear(f"{block}.attn.proj", width, width)
@@ -180,15 +180,15 @@ def shapes() -> dict[str, list[int]]:
             linear(f"{block}.mlp.fc2", inner, width)
             if dino:
                 found[f"{block}.ls1.scale_factor"] = found[f"{block}.ls2.scale_factor"] = [width]
-        norm(f"{place}.norm", width)
+        norm(f"{prefix}.norm", width)
         if not dino:
-            found[f"{place}.attn_pool.latent"] = [1, 1, width]
-            linear(f"{place}.attn_pool.q", width, width)
-            linear(f"{place}.attn_pool.kv", width, 2 * width)
-            linear(f"{place}.attn_pool.proj", width, width)
-            norm(f"{place}.attn_pool.norm", width)
-            linear(f"{place}.attn_pool.mlp.fc1", width, inner)
-            linear(f"{place}.attn_pool.mlp.fc2", inner, width)
+            found[f"{prefix}.attn_pool.latent"] = [1, 1, width]
+            linear(f"{prefix}.attn_pool.q", width, width)
+            linear(f"{prefix}.attn_pool.kv", width, 2 * width)
+            linear(f"{prefix}.attn_pool.proj", width, width)
+            norm(f"{prefix}.attn_pool.norm", width)
+            linear(f"{prefix}.attn_pool.mlp.fc1", width, inner)
+            linear(f"{prefix}.attn_pool.mlp.fc2", inner, width)
     seen = sum(width for width, _, _ in TOWERS.values())
     for number, (inputs, outputs) in enumerate([(seen, 4 * seen), (4 * seen, _WIDTH), (_WIDTH, _WIDTH)], start=1):
         linear(f"projector.fc{number}", inputs, outputs)
@@ -210,7 +210,7 @@ def shapes() -> dict[str, list[int]]:
 def part_shapes(*, diffusion: bool) -> dict[str, dict[str, list[int]]]:
     """Shapes of the tensors of OpenVLA-OFT's own files, by their names' beginning."""
     head: dict[str, list[int]] = {}
-    place = "module.noise_predictor.mlp_resnet" if diffusion else "module.model"
+    prefix = "module.noise_predictor.mlp_resnet" if diffusion else "module.model"
     given = ACTION * _WIDTH
     for name, shape in {
         "layer_norm1": [given],
@@ -220,7 +220,7 @@ def part_shapes(*, diffusion: bool) -> dict[str, dict[str, list[int]]]:
         "layer_norm2": [_WIDTH],
         "fc2": [ACTION, _WIDTH],
     }.items():
-        head[f"{place}.{name}.weight"], head[f"{place}.{name}.bias"] = shape, shape[:1]
+        head[f"{prefix}.{name}.weight"], head[f"{prefix}.{name}.bias"] = shape, shape[:1]
     state = {"module.fc1.weight": [_WIDTH, STATE], "module.fc1.bias": [_WIDTH]}
     state |= {"module.fc2.weight": [_WIDTH, _WIDTH], "module.fc2.bias": [_WIDTH]}
     parts = {"action_head": head, "proprio_projector": state}
@@ -235,17 +235,17 @@ def film_shapes() -> dict[str, list[int]]:
             continue
         known = re.sub(r"(blocks\.\d+)\.", r"\1.block.", name)
         if re.search(r"(qkv|proj|fc1|fc2|attn_pool\.q|kv)\.(weight|bias)$", name):
-            place, kind = known.rsplit(".", 1)
-            known = f"{place}.base_layer.{kind}"
+            prefix, kind = known.rsplit(".", 1)
+            known = f"{prefix}.base_layer.{kind}"
             if kind == "weight":
-                found[f"{place}.lora_A.default.weight"] = [LORA_RANK, *shape[1:]]
-                found[f"{place}.lora_B.default.weight"] = [shape[0], LORA_RANK, *(1 for _ in shape[2:])]
+                found[f"{prefix}.lora_A.default.weight"] = [LORA_RANK, *shape[1:]]
+                found[f"{prefix}.lora_B.default.weight"] = [shape[0], LORA_RANK, *(1 for _ in shape[2:])]
         found[known] = shape
     for tower, (width, _, _) in TOWERS.items():
         for number in range(BLOCKS):
             for part in ("scale", "shift"):
-                place = f"vision_backbone.{tower}.blocks.{number}.{part}"
-                found[f"{place}.weight"], found[f"{place}.bias"] = [width, _WIDTH], [width]
+                prefix = f"vision_backbone.{tower}.blocks.{number}.{part}"
+                found[f"{prefix}.weight"], found[f"{prefix}.bias"] = [width, _WIDTH], [width]
     return found
 
 
@@ -336,12 +336,12 @@ def write_checkpoint(case: str, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     known, gain = shapes(), CASES[case].gain
-    places = {name: SHARD.format(1 + name.startswith("language_model.")) for name in known}
-    for file in sorted({*places.values()}):
-        tensors = {name: weight(name, known[name], gain) for name, place in places.items() if place == file}
+    shard_of = {name: SHARD.format(1 + name.startswith("language_model.")) for name in known}
+    for file in sorted({*shard_of.values()}):
+        tensors = {name: weight(name, known[name], gain) for name, shard in shard_of.items() if shard == file}
         save_file(tensors, folder / file, metadata={"format": "pt"})
     size = 4 * sum(int(np.prod(shape)) for shape in known.values())
-    index = {"metadata": {"total_size": size}, "weight_map": places}
+    index = {"metadata": {"total_size": size}, "weight_map": shard_of}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     (folder / "config.json").write_text(json.dumps(config(), indent=2))
     (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor(), indent=2))

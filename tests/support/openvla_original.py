@@ -8,8 +8,8 @@ after the slash. The interpreter (Python 3.11) has torch, torchvision, `transfor
 `timm==0.9.16`, `peft==0.11.1`, `diffusers==0.30.3`, tensorflow and json-numpy. `act` needs the case's checkout on
 PYTHONPATH (`openvla_checkpoints.py` puts it there), for OpenVLA-OFT also its fork of transformers.
 
-The original's functions are called as its LIBERO evaluations do. They are changed in three places only: float32 takes
-the place of bfloat16, vision towers are made small, and packages that only training needs are left out.
+The original's functions are called as its LIBERO evaluations do. They are changed in three ways only: float32 takes
+effect instead of bfloat16, vision towers are made small, and packages that only training needs are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOWER_OF = {"dinov2": "featurizer", "siglip": "fused_featurizer"}
 
 
 class _Float32:
-    """torch, whose bfloat16 is float32: the original names that type in many places."""
+    """torch, whose bfloat16 is float32: the original names that type in many functions."""
 
     bfloat16 = torch.float32
 
@@ -75,10 +75,10 @@ def _without_training(repository: Path, *, diffusion: bool) -> None:
     for name, content in absent.items():
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
-            place = ".".join(parts[:count])
-            if place not in sys.modules:
-                sys.modules[place] = types.ModuleType(place)
-                sys.modules[place].__path__ = []
+            module = ".".join(parts[:count])
+            if module not in sys.modules:
+                sys.modules[module] = types.ModuleType(module)
+                sys.modules[module].__path__ = []
         vars(sys.modules[name]).update(content)
 
 
@@ -105,7 +105,7 @@ def _settings(case: str, folder: Path) -> SimpleNamespace:
 def act(case: str, folder: Path) -> dict[str, Any]:
     """Load a checkpoint by the original's own functions, and act: actions [row][chunk][numbers], ids of prompts."""
     chosen = small.CASES[case]
-    repository = next(place for place in map(Path, sys.path) if (place / "prismatic").is_dir())
+    repository = next(folder for folder in map(Path, sys.path) if (folder / "prismatic").is_dir())
     _small_towers()
     _without_training(repository, diffusion=chosen.diffusion)
     utilities = importlib.import_module("experiments.robot.openvla_utils")
@@ -118,10 +118,10 @@ def act(case: str, folder: Path) -> dict[str, Any]:
     loading = transformers.AutoModelForVision2Seq.from_pretrained
     wrong: list[str] = []
 
-    def load(*places: Any, **given: Any) -> Any:
+    def load(*paths: Any, **given: Any) -> Any:
         given.pop("attn_implementation", None)
         given |= {"low_cpu_mem_usage": False, "trust_remote_code": False}
-        model, found = loading(*places, **given, output_loading_info=True)
+        model, found = loading(*paths, **given, output_loading_info=True)
         wrong.extend([*found["missing_keys"], *found["unexpected_keys"], *map(str, found["mismatched_keys"])])
         return model
 
@@ -173,8 +173,8 @@ def act(case: str, folder: Path) -> dict[str, Any]:
 def make(sources: str, cases: Sequence[str]) -> None:
     """Write ``cases`` into the golden file."""
     file = small.GOLDEN / "openvla.json"
-    with tempfile.TemporaryDirectory() as place:
-        folders = {case: Path(place) / case for case in cases}
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = {case: Path(scratch) / case for case in cases}
         for case, folder in folders.items():
             small.write_checkpoint(case, folder)
         found = small.acted_by_original(sys.executable, sources, folders)

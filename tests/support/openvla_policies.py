@@ -51,7 +51,7 @@ PARTS = (
 """Conventions, of which another one must break the parity."""
 PARTS_OF_CHUNKS = ("chunk", "horizon", "attention")
 PARTS_OF_NUMBERS = ("camera order", "camera absent", "state statistics")
-PARTS_OF_DIFFUSION = ("steps", "trained steps", "cut numbers", "place of the step")
+PARTS_OF_DIFFUSION = ("steps", "trained steps", "cut numbers", "position of the step")
 
 
 def parts_of(case: str) -> list[str]:
@@ -201,6 +201,6 @@ def error_of_flip(case: str, part: str, folder: Path) -> float:
         policy.head.to_env = lambda actions: whole(actions)[:, ::-1]
     elif part == "cut numbers":
         policy.head._largest = 2.0
-    elif part == "place of the step":
+    elif part == "position of the step":
         _timed_first(policy.network)
     return error(case, policy, leaves_of(seen))

@@ -8,7 +8,7 @@ import gymnasium
 
 
 class Countdown(gymnasium.Env[str, str]):
-    """Say the number below the last one, down to 0."""
+    """Name the number below the last one, down to 0."""
 
     observation_space = action_space = gymnasium.spaces.Text(100)
 
@@ -31,7 +31,7 @@ class Countdown(gymnasium.Env[str, str]):
 
 
 class Numbered(Countdown):
-    """Says itself how many tasks there are."""
+    """Declares its number of tasks."""
 
     num_tasks = 3
 

@@ -39,7 +39,7 @@ return [...cards].filter((card) => {
 
 
 class Page:
-    """An open page; every step that a person takes on it fails where the page's console has said anything."""
+    """An open page; every step that a person takes on it fails where the page's console has messages."""
 
     def __init__(self, browser: Any, path: Path) -> None:
         self.browser = browser
@@ -92,7 +92,7 @@ class Page:
         return list(self.browser.find_elements("css selector", f"#panels > section:not([hidden]) {selector}"))
 
     def values(self, card: str, across: float = 0.98) -> str:
-        """What a plot says of the place under the mouse, which is that share of its width from the left."""
+        """What a plot shows under the mouse, which is at that share of its width from the left."""
         from selenium.webdriver import ActionChains
 
         area = self.first(f"{card} .u-over")
@@ -102,7 +102,7 @@ class Page:
         return str(self.first(f"{card} .hover").text)
 
     def drag(self, element: Any, begin: tuple[int, int], end: tuple[int, int]) -> None:
-        """A drag between two places, in pixels from the element's middle."""
+        """A drag between two points, in pixels from the element's middle."""
         from selenium.webdriver import ActionChains
 
         self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
@@ -127,8 +127,8 @@ class Page:
         return colour
 
     def quiet(self) -> None:
-        said = self.browser.get_log("browser")
-        assert not said, said
+        messages = self.browser.get_log("browser")
+        assert not messages, messages
 
     def wait(self, holds: Callable[[], object], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds

@@ -48,8 +48,8 @@ class Pictured:
     def requests(self, params: SamplingParams, n: int = 2) -> list[SampleRequest]:
         """The same stream for the first two: only the pictures differ."""
         return [
-            SampleRequest(place, tuple(ids), n, params, (max(place, 1),), pictures=shown)
-            for place, (ids, shown) in enumerate(zip(self.prompts, self.shown, strict=True))
+            SampleRequest(position, tuple(ids), n, params, (max(position, 1),), pictures=shown)
+            for position, (ids, shown) in enumerate(zip(self.prompts, self.shown, strict=True))
         ]
 
     def weights(self, version: int) -> WeightUpdate:

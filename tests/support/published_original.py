@@ -4,7 +4,7 @@
     python tests/support/published_original.py act FOLDER...   prints the actions of each checkpoint, a line of JSON
 
 A folder to act is named as its family. It needs `pip install 'lerobot[smolvla,pi]==0.6.1'` on Python 3.12, and this
-folder on PYTHONPATH. The original classes know two sizes of Gemma and one of SigLIP; here they are made smaller, and
+folder on PYTHONPATH. The original classes support two sizes of Gemma and one of SigLIP; here they are made smaller, and
 nothing else about them is changed.
 """
 
@@ -147,8 +147,8 @@ def act(family: str, folder: Path) -> list[Any]:
 
 def make(family: str) -> None:
     """Write the golden file of a family: shapes and configurations of its checkpoint, and the actions."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "checkpoint"
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "checkpoint"
         tokenizer = folder / "tokenizer"
         if family.startswith("smolvla"):
             _make_backbone(tokenizer)
@@ -207,8 +207,8 @@ def main() -> None:
     _shrink(modeling_pi05)
     torch.manual_seed(0)
     if sys.argv[1] == "act":
-        for place in map(Path, sys.argv[2:]):
-            actions = act(place.name, place)
+        for folder in map(Path, sys.argv[2:]):
+            actions = act(folder.name, folder)
             sys.stdout.write(json.dumps(actions) + "\n")
         return
     for family in sys.argv[2:] or small.FAMILIES:

@@ -15,7 +15,7 @@ def start_ranks(serve: Callable[..., None], arguments: Sequence[Sequence[Any]]) 
     """A process for each rank's arguments."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["rank_imports"])
-    # It looks for modules where PYTHONPATH says, and nowhere else.
+    # It finds modules on PYTHONPATH, and nowhere else.
     paths = os.pathsep.join(path for path in sys.path if path)
     with mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}):
         processes = [context.Process(target=serve, args=tuple(given)) for given in arguments]

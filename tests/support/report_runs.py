@@ -1,4 +1,4 @@
-"""Run directories that nobody trained, with numbers and samples that are known."""
+"""Run directories without training, with fixed numbers and samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callbacks that look, log, slow down and stop."""
+"""Callbacks that inspect, log, slow down and stop."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Walks(VectorEnv):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.generators: list[Any] = [None] * num_envs
-        self.places = np.zeros((num_envs, 1), np.float32)
+        self.positions = np.zeros((num_envs, 1), np.float32)
         self.lengths = np.zeros(num_envs, int)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -32,17 +32,17 @@ class Walks(VectorEnv):
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
         for number in np.nonzero(mask)[0].tolist():
             self.generators[number] = np.random.default_rng(int(seeds[number]))
-            self.places[number], self.lengths[number] = self.generators[number].normal(), 0
-        return self.places.copy(), {}
+            self.positions[number], self.lengths[number] = self.generators[number].normal(), 0
+        return self.positions.copy(), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         type(self).calls += 1
         pushes = [0.3 * one.normal() if one is not None else 0.0 for one in self.generators]
-        self.places += (0.2 * np.asarray(actions) + np.asarray(pushes)[:, None]).astype(np.float32)
+        self.positions += (0.2 * np.asarray(actions) + np.asarray(pushes)[:, None]).astype(np.float32)
         self.lengths += 1
-        over = np.abs(self.places[:, 0]) > 3
-        rewards = np.where(self.places[:, 0] > self.breaks_at, np.nan, self.places[:, 0])
-        return self.places.copy(), rewards, over, (self.lengths >= 40) & ~over, {}
+        over = np.abs(self.positions[:, 0]) > 3
+        rewards = np.where(self.positions[:, 0] > self.breaks_at, np.nan, self.positions[:, 0])
+        return self.positions.copy(), rewards, over, (self.lengths >= 40) & ~over, {}
 
 
 def make(num_envs: int, breaks_at: float = 9.0) -> Walks:
@@ -50,7 +50,7 @@ def make(num_envs: int, breaks_at: float = 9.0) -> Walks:
 
 
 def make_of_one_stream(num_envs: int) -> Walks:
-    """A batch that does not say that it takes a seed for each."""
+    """A batch that does not declare that it takes a seed for each."""
     made = Walks(num_envs, 9.0)
     made.metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # type: ignore[misc]
     return made

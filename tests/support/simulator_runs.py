@@ -77,7 +77,7 @@ _POLICY = {"sac_memory": "policy: {name: actor_critic, hidden_sizes: [16], recur
 
 
 def recipe(folder: Path, kind: str) -> Path:
-    """The file of one of :data:`SMALL`, beside the run directory ``folder``."""
+    """The file of one of :data:`SMALL`, next to the run directory ``folder``."""
     file = folder.parent / f"{kind}.yaml"
     file.write_text(
         {**SMALL, **OFFLINE}[kind] + _POLICY.get(kind, "policy: {name: actor_critic, hidden_sizes: [16]}\n")

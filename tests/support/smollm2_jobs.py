@@ -50,7 +50,7 @@ def loaded(layout: MegatronConfig | None) -> Any:
 
 
 def evaluate_real(layout: MegatronConfig | None) -> tuple[Tensor, PolicyOutput, list[str], int]:
-    """(rows, what it says of them, names of weights unlike the folder's, number of weights); weights are rank 0's."""
+    """(rows, its outputs for them, names of weights unlike the folder's, number of weights); weights are rank 0's."""
     from safetensors.torch import load_file
 
     learner = loaded(layout)

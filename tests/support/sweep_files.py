@@ -20,7 +20,7 @@ def write_base(folder: Path, **sections: Mapping[str, Any]) -> Path:
 
 
 def write_sweep_file(folder: Path, text: str) -> Path:
-    """A sweep file beside its base; the sweep directory is `out` in the same folder."""
+    """A sweep file next to its base; the sweep directory is `out` in the same folder."""
     write_base(folder, evaluation={"every": 1}, sft={"steps": 0})
     path = folder / "sweep.yaml"
     path.write_text(f"base: base.yaml\ndir: {folder}/out\nmetric: rollout/response_length\n{text}")

@@ -1,4 +1,4 @@
-"""Sweep directories that nobody trained: what a sweep leaves behind, with results that are known."""
+"""Sweep directories without training: the files of a sweep, with fixed results."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def write_sweep(
     """Trials whose metric rises to ``result(setting)`` with normal noise between seeds."""
     folder.mkdir(parents=True)
     keys = list(dict.fromkeys(key for setting in settings for key in setting))
-    said = {"name": folder.name, "metric": METRIC, "mode": "max", "keys": keys, "definition": {"base": "base.yaml"}}
-    (folder / "sweep.json").write_text(json.dumps(said))
-    for place, setting in enumerate(settings):
+    sweep = {"name": folder.name, "metric": METRIC, "mode": "max", "keys": keys, "definition": {"base": "base.yaml"}}
+    (folder / "sweep.json").write_text(json.dumps(sweep))
+    for index, setting in enumerate(settings):
         for seed in range(seeds):
-            number = place * seeds + seed
+            number = index * seeds + seed
             record = TrialRecord(number, dict(setting), seed, "finished", folder=folder / "trials" / f"{number:04d}")
             record.write()
             record.run_dir.mkdir()
-            jitter = float(numpy_generator(seed, "synthetic", place).normal()) * noise
+            jitter = float(numpy_generator(seed, "synthetic", index).normal()) * noise
             lines = [_line(step, steps, result(setting) + jitter) for step in range(steps + 1)]
             (record.run_dir / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
@@ -42,6 +42,6 @@ def write_sweep(
 
 def _line(step: int, steps: int, final: float) -> dict[str, float]:
     value = final * (1 - math.exp(-5 * step / steps)) if step < steps else final
-    rest = {f"train/metric_{place}": value * place for place in range(30)}
+    rest = {f"train/metric_{index}": value * index for index in range(30)}
     line = {"step": step, METRIC: value, "rollout/tokens": 1000.0, "time/step_s": 0.5, "train/entropy": 1 - value}
     return {**line, "reward/mean": value, **rest}

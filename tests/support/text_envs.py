@@ -54,10 +54,12 @@ class LinesEnv(TextTaskEnv):
 
     def __init__(self, num_envs: int = 1, *, path: str, max_turns: int = 1, start_s: float = 0.0) -> None:
         time.sleep(start_s)
-        super().__init__(num_envs, Lines(path), Even(), dialogue=Asks() if max_turns > 1 else None, max_turns=max_turns)
+        super().__init__(
+            num_envs, Lines(path), Even(), dialogue=Follows() if max_turns > 1 else None, max_turns=max_turns
+        )
 
 
-class Asks:
+class Follows:
     def reply(self, task: Task, response: str) -> str | None:
         return "go on" if response.endswith("?") else None
 
@@ -105,7 +107,7 @@ class SlowTools(LinesEnv):
             "verdict": "correct" if reward else "wrong",
             "reward/even": reward,
         }
-        return f"{len(response) % 7} heard", reward, False, turn >= self.max_turns, info
+        return f"{len(response) % 7} letters", reward, False, turn >= self.max_turns, info
 
 
 ID = f"{__name__}:Lines-v0"

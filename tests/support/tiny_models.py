@@ -64,5 +64,5 @@ def seen_tokens(sequence: Tensor, start: int, length: int, vocabulary: int) -> T
     first = torch.full((vocabulary,), sequence.numel(), dtype=torch.int64, device=sequence.device)
     positions = torch.arange(sequence.numel(), device=sequence.device)
     first.scatter_reduce_(0, sequence, positions, reduce="amin")
-    places = torch.arange(start, start + length, device=sequence.device)
-    return first[None, :] < places[:, None]
+    filled = torch.arange(start, start + length, device=sequence.device)
+    return first[None, :] < filled[:, None]

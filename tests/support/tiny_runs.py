@@ -27,7 +27,7 @@ def mapping(folder: Path, **sections: Mapping[str, Any]) -> dict[str, Any]:
             "id": "rlinf_envs:rlinf/ReasoningGym-v0",
             "kwargs": {
                 **TASK,
-                # A model this small is never right: what sets its responses apart, and gives a gradient, is a letter.
+                # A model this small is never right: a letter distinguishes its responses and gives a gradient.
                 "reward": {"correctness": 1.0, "format": {"weight": 0.5, "pattern": "[A-Za-z]"}},
             },
         },

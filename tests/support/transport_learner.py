@@ -15,7 +15,7 @@ Weights = dict[str, torch.Tensor]
 
 
 def weights_of(base: Weights, version: int) -> Weights:
-    """Move the weights a little, to another place for each version."""
+    """Move the weights a little, to other values for each version."""
     generator = torch.Generator().manual_seed(version)
     return {name: tensor + 0.05 * torch.randn(tensor.shape, generator=generator) for name, tensor in base.items()}
 

@@ -29,8 +29,8 @@ def digest(tensors: Any) -> str:
 
 
 class WatchedEnd(SamplerWorker):
-    """A sampler's end that can be looked into, and that dies (kill -9) over an update, or over its responses once the
-    first of them are sent, when it finds a file that says so."""
+    """A sampler's end that can be inspected, and that dies (kill -9) over an update, or over its responses once the
+    first of them are sent, when it finds the file ``poison``."""
 
     def __init__(self, sampler: Sampler, poison: Path) -> None:
         super().__init__(sampler)

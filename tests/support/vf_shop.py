@@ -18,7 +18,7 @@ class ShopTask(vf.Task[ShopData]):
         return [ShopToolset(vf.ToolsetConfig())]
 
     @vf.reward(weight=1.0)
-    async def asked(self, trace: vf.Trace) -> float:
+    async def called(self, trace: vf.Trace) -> float:
         return float(any(message.role == "tool" for message in trace.messages))
 
 

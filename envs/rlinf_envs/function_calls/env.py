@@ -23,7 +23,7 @@ CATEGORIES = (
     "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
 )  # fmt: skip
 NO_CALL = "None of the functions fits."
-_ASKS = f"Call the functions that answer the question, each as {CALL_FORM}. If none fits, say so and call none."
+_INSTRUCTION = f"Call the functions that answer the question, each as {CALL_FORM}. If none fits, say so and call none."
 
 
 class FunctionCallsEnv(TextTaskEnv):
@@ -109,7 +109,7 @@ def _task(row: Mapping[str, Any], answers: Sequence[Any], category: str, form: F
     calls = [example(one, row["function"]) for one in answers]
     response = "".join(written(call.name, call.arguments) for call in calls) or NO_CALL
     return Task(
-        f"Functions:\n{functions}\n\n{_ASKS}\n\n{question}",
+        f"Functions:\n{functions}\n\n{_INSTRUCTION}\n\n{question}",
         json.dumps(list(answers)),
         category,
         row={"function": row["function"], "accepted": list(answers), "asked": question},

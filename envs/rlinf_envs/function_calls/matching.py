@@ -37,7 +37,7 @@ def matches(calls: Sequence[ToolCall], accepted: Sequence[Accepted], functions: 
     described = {function["name"]: function["parameters"] for function in functions}
     left = list(calls)
     for one in accepted:
-        # By place: calls that Python calls equal (3 and 3.0) need not both fit.
+        # By index: calls that Python calls equal (3 and 3.0) need not both fit.
         result = next((index for index, call in enumerate(left) if _fits(call, one, described)), None)
         if result is None:
             return False
@@ -90,7 +90,7 @@ def _accepts(value: Any, choices: Sequence[Any], described: Mapping[str, Any]) -
     if kind is float and type(value) is int:
         value = float(value)
     if kind is not None and type(value) is not kind:
-        # A name that stands for a value, or null, is accepted where the task accepts just that in its place.
+        # A name that stands for a value, or null, is accepted where the task accepts just that instead.
         return any(type(value) is type(choice) and value == choice for choice in choices if choice != OPTIONAL)
     if isinstance(value, dict):
         return any(_same_mapping(value, choice) for choice in choices if isinstance(choice, Mapping))

@@ -24,7 +24,7 @@ from rlinf_envs.typed import typed
 CATEGORIES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
 _DESCRIPTIONS = "multi_turn_func_doc"
 _ABOUT_SERVICE = " Tool description: "
-_ASKS = (
+_INSTRUCTION = (
     f"Do what is asked by calling functions, each as {CALL_FORM}. Their results come back to you; go on until all is "
     "done, then say so without a call."
 )
@@ -38,7 +38,7 @@ class _Task:
     category: str
     services: tuple[str, ...]
     start: Mapping[str, Any]
-    asked: tuple[str, ...]
+    requests: tuple[str, ...]
     """Messages of the user, turn by turn."""
     accepted: tuple[tuple[str, ...], ...]
     """Calls that do it, in Python's form; none where it can't be done."""
@@ -95,7 +95,7 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
             task
             for category in categories
             for task in _tasks(data_folder(), category, turns, others, form)
-            if in_split(task.asked[0], requested, eval_fraction) and set(task.services) <= set(services or MODULES)
+            if in_split(task.requests[0], requested, eval_fraction) and set(task.services) <= set(services or MODULES)
         ]
         if not self._tasks:
             raise DatasetError(f"no task of {', '.join(categories)} in the split {split}")
@@ -110,7 +110,7 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
         )
         self._returned: Counter[str] = Counter()
         self._turn, self._called = 0, False
-        prompt = f"Functions:\n{task.functions}\n\n{_ASKS}\n\n{task.asked[0]}"
+        prompt = f"Functions:\n{task.functions}\n\n{_INSTRUCTION}\n\n{task.requests[0]}"
         return prompt, {"domain": task.category, "answer": json.dumps(task.accepted)}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
@@ -123,8 +123,8 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
         if not self._right():
             return "", 0.0, True, False, {"success": False}
         self._turn, self._called = self._turn + 1, False
-        ended, reward = self._turn == len(self._task.asked), 1 / len(self._task.asked)
-        return "" if ended else self._task.asked[self._turn], reward, ended, False, {"success": ended}
+        ended, reward = self._turn == len(self._task.requests), 1 / len(self._task.requests)
+        return "" if ended else self._task.requests[self._turn], reward, ended, False, {"success": ended}
 
     def demonstrate(self, observation: str) -> str:
         """Return the accepted calls of a turn at once, then that it is done."""
@@ -170,17 +170,17 @@ def _task(
     later = {int(turn): names for turn, names in row.get("missed_function", {}).items()}
     known = {one["name"]: one for service in row["involved_classes"] for one in functions[service]}
     held_back = {name for names in later.values() for name in names}
-    beside = [name for name in known if name not in needed | held_back][:others]
-    shown = [name for name in known if name in {*needed, *beside} - held_back]
-    asked = []
+    unneeded = [name for name in known if name not in needed | held_back][:others]
+    shown = [name for name in known if name in {*needed, *unneeded} - held_back]
+    requests = []
     for turn, messages in enumerate(row["question"][:turns]):
         question = "\n\n".join(message["content"] for message in messages)
-        asked.append(question or f"{_written(known, later.get(turn, ()), form)}\n\n{_FURTHER}")
+        requests.append(question or f"{_written(known, later.get(turn, ()), form)}\n\n{_FURTHER}")
     return _Task(
         category,
         tuple(row["involved_classes"]),
         row["initial_config"],
-        tuple(asked),
+        tuple(requests),
         tuple(map(tuple, answers)),
         _written(known, shown, form),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf_envs.dialogue import Dialogue, End, Say
+from rlinf_envs.dialogue import Dialogue, End, Reply
 from rlinf_envs.errors import SettingError
 from rlinf_envs.typed import typed
 
@@ -30,37 +30,37 @@ class CodeBook(Dialogue):
             )
         self.max_turns = turns
         self._words, self._known = _WORDS[:words], known
-        self._asked: list[int] = []
+        self._questions: list[int] = []
         self._guesses: list[int] = []
-        self._place = self._right = 0
+        self._turn = self._right = 0
 
     def begin(self) -> str:
         count = len(self._words)
-        self._asked = self.np_random.integers(count, size=self.max_turns).tolist()
+        self._questions = self.np_random.integers(count, size=self.max_turns).tolist()
         guesses = self.np_random.integers(1, count + 1, size=self.max_turns).tolist()
-        knows = (self.np_random.random(self.max_turns) < self._known).tolist()
+        answered_right = (self.np_random.random(self.max_turns) < self._known).tolist()
         self._guesses = [
-            self._number(asked) if sure else guess
-            for asked, guess, sure in zip(self._asked, guesses, knows, strict=True)
+            self._number(question) if sure else guess
+            for question, guess, sure in zip(self._questions, guesses, answered_right, strict=True)
         ]
-        self._place = self._right = 0
+        self._turn = self._right = 0
         return self._question()
 
-    def reply(self, response: str) -> Say | End:
-        right = response.strip() == str(self._number(self._asked[self._place]))
+    def reply(self, response: str) -> Reply | End:
+        right = response.strip() == str(self._number(self._questions[self._turn]))
         self._right += right
-        self._place += 1
+        self._turn += 1
         reward = right / self.max_turns
-        if self._place < self.max_turns:
-            return Say(self._question(), reward)
+        if self._turn < self.max_turns:
+            return Reply(self._question(), reward)
         return End(reward, success=self._right == self.max_turns)
 
     def demonstrate(self, observation: str) -> str:
         """Return a number: now and then the right one."""
-        return str(self._guesses[self._place])
+        return str(self._guesses[self._turn])
 
     def _question(self) -> str:
-        return f"{self._words[self._asked[self._place]]}?"
+        return f"{self._words[self._questions[self._turn]]}?"
 
     def _number(self, word: int) -> int:
         """Return the number of a word; it is the same in every conversation."""

@@ -1,4 +1,4 @@
-"""``rlinf/GuessNumber-v0``: a number to be found by asking, the smallest conversation with a state."""
+"""``rlinf/GuessNumber-v0``: a number to be guessed in several turns, the smallest conversation with a state."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _THINGS = (
 
 
 class PriceList(Dialogue):
-    """A game of asking for a price. The tool ``price`` reads it; the reward is 1 for the number that it gives."""
+    """A question about a price. The tool ``price`` reads it; the reward is 1 for the number that it gives."""
 
     max_turns = 3
 
@@ -35,8 +35,8 @@ class PriceList(Dialogue):
         self.tools = [self.price]
         self._things, self._most = _THINGS[:things], prices
         self._prices: dict[str, int] = {}
-        self._asked = ""
-        self._unsure, self._asks = unsure, True
+        self._thing = ""
+        self._unsure, self._calls_tool = unsure, True
 
     def price(self, thing: str) -> str:
         """Says what a thing costs today.
@@ -49,17 +49,17 @@ class PriceList(Dialogue):
     def begin(self) -> str:
         drawn = self.np_random.integers(10, 10 + self._most, size=len(self._things)).tolist()
         self._prices = dict(zip(self._things, drawn, strict=True))
-        self._asked = str(self.np_random.choice(self._things))
-        self._asks = bool(self.np_random.random() >= self._unsure)
-        return f"What does {self._asked} cost today? Say the number alone."
+        self._thing = str(self.np_random.choice(self._things))
+        self._calls_tool = bool(self.np_random.random() >= self._unsure)
+        return f"What does {self._thing} cost today? Say the number alone."
 
     def reply(self, response: str) -> End:
         answer = response.strip()
-        return End(float(answer == str(self._prices[self._asked])), extracted=answer)
+        return End(float(answer == str(self._prices[self._thing])), extracted=answer)
 
     def demonstrate(self, observation: str) -> str:
         """Call the tool, then repeat its result; or answer that the price is unknown."""
-        if not self._asks:
+        if not self._calls_tool:
             return "I do not know."
-        asks = observation.startswith("What does")
-        return written("price", {"thing": self._asked}) if asks else observation
+        first_turn = observation.startswith("What does")
+        return written("price", {"thing": self._thing}) if first_turn else observation

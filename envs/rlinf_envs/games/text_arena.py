@@ -64,12 +64,12 @@ class TextArenaGame(gymnasium.Env[str, str]):
                 self._game.reset(num_players=1, seed=start)
             except AssertionError as error:
                 raise SettingError(f"game {self.domain} is not for one player: {error}") from error
-        return self._heard(), {}
+        return self._new_messages(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         with self._own_randomness():
             done, _ = self._game.step(action=action)
-        observation = self._heard()
+        observation = self._new_messages()
         if not done:
             return observation, 0.0, False, False, {}
         rewards, _ = self._game.close()
@@ -88,7 +88,7 @@ class TextArenaGame(gymnasium.Env[str, str]):
                 self._randomness = _randomness()
                 _set_randomness(others)
 
-    def _heard(self) -> str:
+    def _new_messages(self) -> str:
         """Return the game's words since the last call, without the player's own."""
         _, messages = self._game.get_observation()
         return "\n".join(text for _, text, kind in messages if kind is not self._own_words).strip()

@@ -19,7 +19,7 @@ _CALL = re.compile(r"<calc>((?:(?!</?calc>).)*)</calc>", re.DOTALL)
 class Calculator:
     """Answers ``<calc>12 * 7</calc>`` with ``<result>84</result>``; a final answer ends the conversation.
 
-    So does a response that neither calculates nor answers: nothing would change by asking again.
+    So does a response that neither calculates nor answers: nothing would change in another turn.
     """
 
     def reply(self, task: Task, response: str) -> str | None:

@@ -1,7 +1,7 @@
 """Chains of equations, such as "x = 10/2 = 5": all members that have a value must have the same one.
 
 Otherwise a response could name several answers, "x = 4 = 5", and be right about the last. Left-hand sides that name
-what was looked for ("x", "f(2)", "AB^2") have no value of their own and are not compared.
+the unknown ("x", "f(2)", "AB^2") have no value of their own and are not compared.
 """
 
 from __future__ import annotations

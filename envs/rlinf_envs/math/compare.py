@@ -36,15 +36,15 @@ _RADIANS = re.compile(r"\s*(?:rad|radians?)$")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 
 
-def same(given: str, wanted: str, equal: Equal) -> bool:
-    """Return whether ``given`` answers as ``wanted`` does; ``equal`` compares expressions that are no plain numbers.
+def same(given: str, reference: str, equal: Equal) -> bool:
+    """Return whether ``given`` answers as ``reference`` does; ``equal`` compares expressions that are no plain numbers.
 
     Raises:
-        Unreadable: ``given`` as a whole cannot be read as mathematics though ``wanted`` can.
+        Unreadable: ``given`` as a whole cannot be read as mathematics though ``reference`` can.
     """
-    if max(len(given), len(wanted)) > MAX_CHARS:
-        return bool(given.strip()) and _squeezed(given) == _squeezed(wanted)
-    return _same(tidy(given), tidy(wanted), equal, _MAX_DEPTH)
+    if max(len(given), len(reference)) > MAX_CHARS:
+        return bool(given.strip()) and _squeezed(given) == _squeezed(reference)
+    return _same(tidy(given), tidy(reference), equal, _MAX_DEPTH)
 
 
 def _same(given: str, requested: str, equal: Equal, depth: int) -> bool:

@@ -73,7 +73,7 @@ class MathEnv(ListedQuestions):
             path: JSONL, JSON, Parquet, CSV or TSV file, a folder of them, a folder saved by ``datasets``, or a hub
                 name.
             split: a split's name; "train" and "eval" always work and never share a question: "train" leaves out what
-                the dataset's own rows for evaluation ask (see :func:`rlinf_envs.datasets.select`).
+                the dataset's own rows for evaluation contain (see :func:`rlinf_envs.datasets.select`).
             subset: configuration of a hub dataset.
             question_field, answer_field, domain_field: names, dots for nested fields and numbers for entries of lists;
                 found by themselves for the usual layouts (GSM8K, MATH, DAPO among them) when not given. A question may
@@ -86,11 +86,11 @@ class MathEnv(ListedQuestions):
             on_bad_row: "error" stops with file and line; "skip" leaves the row out (``skipped_rows``, ``complaints``).
                 A question with two answers and an answer that is NaN or infinite are taken, with a warning
                 (``doubts``).
-            repeated_questions: "keep" makes every row a task; "merge" asks a question once that several rows have, and
+            repeated_questions: "keep" makes every row a task; "merge" makes one task of all rows with a question, and
                 takes any of their answers as right (`rlinf eval` does so).
             limit: use only the first ``limit`` tasks.
             eval_fraction: share reserved for evaluation where the dataset has no split for it.
-            answer_format: how demonstrations end and what the ``format`` reward asks for: "boxed", "tag" or "####".
+            answer_format: how demonstrations end and what the ``format`` reward requires: "boxed", "tag" or "####".
                 Answers are found in any of them where extraction is lenient.
             extraction: where a final answer may stand. "lenient": in any format, behind "answer is", or on the last
                 line; "strict": in ``answer_format`` alone.
@@ -121,13 +121,13 @@ class MathEnv(ListedQuestions):
             self.data_notes["odd rows"] = len(self.doubts)
             listed = "\n".join(self.doubts[:5]) + ("\n..." if len(self.doubts) > 5 else "")
             warnings.warn(f"{len(self.doubts)} odd rows in {path}:\n{listed}", stacklevel=2)
-        asked = {question_key(result) for record in selection.held_out if (result := question_of(record, fields))}
-        kept = without(tasks, asked)
+        evaluated = {question_key(result) for record in selection.held_out if (result := question_of(record, fields))}
+        kept = without(tasks, evaluated)
         if len(kept) < len(tasks):
             self.data_notes[LEFT_OUT] = len(tasks) - len(kept)
             tasks = kept
         if rows.system is not None and system_prompt is not None and rows.system != system_prompt:
-            self.data_notes["system message of the rows"] = "env.kwargs.system_prompt is in its place"
+            self.data_notes["system message of the rows"] = "env.kwargs.system_prompt replaces it"
         if selection.by_hash:
             tasks = [
                 task for task in tasks if in_split(task.question, "eval" if split == "eval" else "train", eval_fraction)

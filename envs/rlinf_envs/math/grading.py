@@ -82,12 +82,12 @@ def _refuse(given: str, requested: str, tolerance: float = 0.0) -> bool:
 def _sized(decide: Equal) -> Equal:
     """Restrict ``decide`` to expressions whose numbers can be worked out."""
 
-    def asked(given: str, requested: str, tolerance: float = 0.0) -> bool:
+    def decide_if_cheap(given: str, requested: str, tolerance: float = 0.0) -> bool:
         if too_large(given) or too_large(requested):
             raise _TooCostly
         return decide(given, requested, tolerance)
 
-    return asked
+    return decide_if_cheap
 
 
 def _grade(extracted: str, answer: str, decide: Equal) -> Verdict:

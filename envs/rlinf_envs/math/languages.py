@@ -1,7 +1,7 @@
 """Answers that a sentence of another language announces: "答案是12", "La respuesta es 12", "Ответ: 12".
 
 A table of phrases, and one rule for all of them: the value stands right behind the phrase, as a number, a formula or a
-letter, and nothing in its sentence denies it, asks for it, names a second one or multiplies it ("12 Millionen").
+letter, and nothing in its sentence denies it, questions it, names a second one or multiplies it ("12 Millionen").
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ _VALUE = re.compile(
 )
 _SENTENCE = re.compile(r"[^.。!！?？\n;；]*(?:\.(?=\d)[^.。!！?？\n;；]*)*[?？]?")
 _CLAUSE = re.compile(r"[,，、(（]")
-_ASKED = re.compile(r"[?？]|吗|嗎|呢$|か$|까$|mı\b|mi\b|mu\b|mü\b")
+_QUESTION = re.compile(r"[?？]|吗|嗎|呢$|か$|까$|mı\b|mi\b|mu\b|mü\b")
 _DENIED_BEHIND = re.compile(r"ではな|ではあり|じゃな|でない|아니|아닙|değil|नहीं|不对|不對|错|錯|falsch|неверн")
 _SUPPOSED_BEHIND = re.compile(r"^ ?(?:なら|だと|とす|とし|이라면|라면|ise\b|的话|的話)")
 _SECOND = re.compile(
@@ -189,7 +189,7 @@ def _value(value: re.Match[str], tail: str, language: _Language) -> str | None:
         return None
     clause = _CLAUSE.split(rest, maxsplit=1)[0]
     if (
-        _ASKED.search(tail)
+        _QUESTION.search(tail)
         or _DENIED_BEHIND.search(clause)
         or _SECOND.search(rest)
         or _SCALED.match(clause)

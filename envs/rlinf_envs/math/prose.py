@@ -111,7 +111,7 @@ _CORRECTION = re.compile(
 
 _LAST_LINE = 300
 _MAX_SENTENCE = 4000
-"""Characters behind "the answer is" in which the answer is looked for."""
+"""Characters behind "the answer is" that are searched for the answer."""
 _NEARBY = 80
 
 

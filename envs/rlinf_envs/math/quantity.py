@@ -163,24 +163,24 @@ def _compound(text: str) -> Quantity | None:
     return Quantity(total / before[1], unit=name) if before else None
 
 
-def same_quantity(given: Quantity, wanted: Quantity) -> bool:
+def same_quantity(given: Quantity, reference: Quantity) -> bool:
     """Equal values. A unit or percent sign may be left out on either side; two must agree (scales are converted)."""
-    if given.percent != wanted.percent and not given.unit and not wanted.unit:
+    if given.percent != reference.percent and not given.unit and not reference.unit:
         scaled = given.value / 100 if given.percent else given.value * 100
-        # "0.5%" for one half is wrong; "50" for "50%", and "50%" for a wanted percentage of 50, are how people write.
-        return scaled == wanted.value or (given.value == wanted.value and abs(wanted.value) >= 1)
-    if not given.unit or not wanted.unit:
-        return given.value == wanted.value
-    first, second = _SCALES.get(given.unit), _SCALES.get(wanted.unit)
+        # "0.5%" for one half is wrong; "50" for "50%", and "50%" for a percentage of 50, are how people write.
+        return scaled == reference.value or (given.value == reference.value and abs(reference.value) >= 1)
+    if not given.unit or not reference.unit:
+        return given.value == reference.value
+    first, second = _SCALES.get(given.unit), _SCALES.get(reference.unit)
     if first is not None and second is not None:
-        if first[0] != second[0] or given.power != wanted.power:
+        if first[0] != second[0] or given.power != reference.power:
             return False
-        return given.value * first[1] ** given.power == wanted.value * second[1] ** wanted.power
-    if _NEUTRAL & {given.unit, wanted.unit}:
-        return given.value == wanted.value
-    known = first is not None or second is not None or "degree" in (given.unit, wanted.unit)
-    alike = given.unit == wanted.unit or (not known and bool(set(given.unit.split()) & set(wanted.unit.split())))
-    return alike and given.power == wanted.power and given.value == wanted.value
+        return given.value * first[1] ** given.power == reference.value * second[1] ** reference.power
+    if _NEUTRAL & {given.unit, reference.unit}:
+        return given.value == reference.value
+    known = first is not None or second is not None or "degree" in (given.unit, reference.unit)
+    alike = given.unit == reference.unit or (not known and bool(set(given.unit.split()) & set(reference.unit.split())))
+    return alike and given.power == reference.power and given.value == reference.value
 
 
 def split_unit(text: str) -> tuple[str, Quantity | None]:

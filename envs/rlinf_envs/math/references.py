@@ -11,7 +11,7 @@ from rlinf_envs.tasks import Task
 _NOT_FINITE = frozenset({"nan", "inf"})
 """How Python writes the JSON numbers NaN, Infinity and 1e999."""
 _NO_ANSWER = frozenset({"proof", "notfound", "not found", "none", "n/a", "null", "unknown", "see solution"})
-"""What data sets write in the place of an answer; NuminaMath's words are the first two."""
+"""What data sets write instead of an answer; NuminaMath's words are the first two."""
 _CHOICES = frozenset({"choices", "options"})
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")

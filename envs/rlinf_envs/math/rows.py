@@ -13,7 +13,7 @@ from typing import Any, Literal
 from rlinf.base.json_text import listed_messages, parse_json
 from rlinf.data.picture_fields import field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, replaced
-from rlinf_envs.chat_rows import asked_in, part_of
+from rlinf_envs.chat_rows import part_of, system_and_question
 from rlinf_envs.datasets import Record
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.extraction import last_hashes, without_thoughts
@@ -163,8 +163,8 @@ def notes_on(rows: Rows) -> dict[str, int | str]:
     notes: dict[str, int | str] = {}
     if different < len(rows.tasks):
         notes["rows with a question that another row has too"] = (
-            f"{len(rows.tasks):,} rows ask {different:,} different questions (env.kwargs.repeated_questions: merge "
-            "asks each once)"
+            f"{len(rows.tasks):,} rows have {different:,} different questions (env.kwargs.repeated_questions: merge "
+            "keeps one of each)"
         )
     if rows.unread:
         notes["columns that are not read"] = _counted(rows.unread, len(rows.tasks))
@@ -255,7 +255,7 @@ class _Read:
 
     def _messages(self, raw: list[Any], name: str) -> tuple[str | None, str]:
         try:
-            system, question = asked_in(raw, name, self._folder)
+            system, question = system_and_question(raw, name, self._folder)
         except ValueError as error:
             raise _BrokenRow(f"{error}{_to_imitate(name) if name in RESPONSE_FIELDS else ''}") from error
         return system, _text((name, question), "question")

@@ -109,7 +109,7 @@ def _with_imaginary_unit(expression: Any) -> Any:
 def _close(given: Any, requested: Any) -> bool:
     """Whether two numbers are equal to :data:`_DIGITS` digits; True for all else.
 
-    math-verify rounds to a fixed number of places, under which all tiny numbers are equal. The arithmetic here has
+    math-verify rounds to a fixed number of digits, so all tiny numbers are equal to it. The arithmetic here has
     exponents without bounds: doubles would make 1/2004! and 1/2006! the same 0.
     """
     if not (getattr(given, "is_number", False) and getattr(requested, "is_number", False)):

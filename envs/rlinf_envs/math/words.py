@@ -85,20 +85,22 @@ def ordinal(text: str) -> str:
     return _ORDINALS.get(text.strip(" .").lower(), text)
 
 
-def same_time(given: str, wanted: str) -> bool | None:
+def same_time(given: str, reference: str) -> bool | None:
     """Whether two times of day are the same; None unless one of them has a.m. or p.m. and the other is a time too.
 
     13:30 is 1:30 p.m. What the reference leaves open may be added: 1:30 p.m. answers 1:30, not the other way.
     """
-    first, second = _TIME.fullmatch(given), _TIME.fullmatch(wanted)
+    first, second = _TIME.fullmatch(given), _TIME.fullmatch(reference)
     if first is not None and second is not None:
         return _minutes(first) == _minutes(second)
     if second is not None and (clock := _CLOCK.fullmatch(given)) is not None:
         minutes = 60 * int(clock.group(1)) + int(clock.group(2))
         return (int(clock.group(1)) > 12 or given.startswith("0")) and minutes == _minutes(second)
-    if first is not None and (clock := _CLOCK.fullmatch(wanted)) is not None:
+    if first is not None and (clock := _CLOCK.fullmatch(reference)) is not None:
         minutes = 60 * int(clock.group(1)) + int(clock.group(2))
-        return minutes == _minutes(first) or (not wanted.startswith("0") and (minutes + 720) % 1440 == _minutes(first))
+        return minutes == _minutes(first) or (
+            not reference.startswith("0") and (minutes + 720) % 1440 == _minutes(first)
+        )
     return None
 
 

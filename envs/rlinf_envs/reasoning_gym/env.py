@@ -125,7 +125,7 @@ class ReasoningGymEnv(TextTaskEnv):
         Of conversations with a calculator the second is the turns of policy and calculator, the policy first and
         last.
         """
-        pairs = [(self.prompt(i), self._styles.said(self._task(i), self._judge.render)) for i in task_ids]
+        pairs = [(self.prompt(i), self._styles.demonstration(self._task(i), self._judge.render)) for i in task_ids]
         return pairs if self._dialogue else [(prompt, response) for prompt, (response,) in pairs]
 
     def _worked(self, task: Task) -> str | None:

@@ -59,7 +59,7 @@ def make_family(
     options = dict(params or {})
     for reserved in ("seed", "size"):
         if reserved in options:
-            raise SettingError(f"{reserved} is set beside params, not inside (task {task!r})")
+            raise SettingError(f"{reserved} is set next to params, not inside (task {task!r})")
     config_class = datasets[task][1]
     known = [field.name for field in dataclasses.fields(config_class) if field.name not in ("seed", "size")]
     reject_unknown(f"parameter of {task}", options, known)

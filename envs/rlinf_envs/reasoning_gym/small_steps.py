@@ -181,14 +181,14 @@ def _divided_first(product: Calculation, divisor: Expression) -> Calculation | N
 def _sum(left: Fraction, right: Fraction) -> Expression:
     if min(_significant(left), _significant(right)) <= 1:
         return left + right
-    first, *_ = _places(right)
+    first, *_ = _by_digit(right)
     return Calculation("+", left + first, right - first)
 
 
 def _difference(left: Fraction, right: Fraction) -> Expression:
     if _significant(right) <= 1:
         return left - right
-    first, *_ = _places(right)
+    first, *_ = _by_digit(right)
     return Calculation("-", left - first, right - first)
 
 
@@ -198,15 +198,15 @@ def _product(left: Fraction, right: Fraction) -> Expression:
         return left * right
     if min(digits) <= 1:
         many, one = (left, right) if digits[0] > 1 else (right, left)
-        return _joined([part * one for part in _places(many)])
-    return _joined([Calculation("*", left, part) for part in _places(right)])
+        return _joined([part * one for part in _by_digit(many)])
+    return _joined([Calculation("*", left, part) for part in _by_digit(right)])
 
 
 def _quotient(left: Fraction, right: Fraction) -> Expression:
     quotient = left / right
     if _significant(quotient) <= 1 or _mantissa(right) == 1 or left.denominator != 1 or right.denominator != 1:
         return quotient
-    return _joined([Calculation("/", part * right, right) for part in _places(quotient)])
+    return _joined([Calculation("/", part * right, right) for part in _by_digit(quotient)])
 
 
 _CALCULATE: dict[str, Callable[[Fraction, Fraction], Expression]] = {
@@ -224,7 +224,7 @@ def _joined(terms: list[Fraction] | list[Calculation]) -> Expression:
     return whole
 
 
-def _places(number: Fraction) -> list[Fraction]:
+def _by_digit(number: Fraction) -> list[Fraction]:
     """385 as 300, 80 and 5."""
     mantissa, exponent = _decimal(number)
     digits = str(mantissa)

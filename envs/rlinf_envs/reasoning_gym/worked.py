@@ -80,7 +80,7 @@ class DemonstrationStyles:
         if self._weights.get("calculator") and not calculator:
             raise SettingError("demonstrations: calculator shows calls of one: add tool: calculator")
 
-    def said(self, task: Task, render: Callable[[str], str]) -> list[str]:
+    def demonstration(self, task: Task, render: Callable[[str], str]) -> list[str]:
         """Return the demonstration: texts of policy and environment in turn, the policy first and last.
 
         A task without steps shows its answer.

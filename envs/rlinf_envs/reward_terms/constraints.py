@@ -60,14 +60,14 @@ CONSTRAINTS: Mapping[str, tuple[type | tuple[type, ...], Callable[[str, Any], bo
     "frequency": (dict, _frequency),
     "starts_with": (str, lambda text, start: text.strip().startswith(start)),
     "ends_with": (str, lambda text, end: text.strip().endswith(end)),
-    "lowercase": (bool, lambda text, wanted: (text == text.lower()) is wanted),
-    "uppercase": (bool, lambda text, wanted: (text == text.upper()) is wanted),
-    "no_commas": (bool, lambda text, wanted: ("," not in text) is wanted),
-    "json": (bool, lambda text, wanted: _json(text) is wanted),
-    "title": (bool, lambda text, wanted: bool(re.search(r"<<[^\n]+>>", text)) is wanted),
+    "lowercase": (bool, lambda text, required: (text == text.lower()) is required),
+    "uppercase": (bool, lambda text, required: (text == text.upper()) is required),
+    "no_commas": (bool, lambda text, required: ("," not in text) is required),
+    "json": (bool, lambda text, required: _json(text) is required),
+    "title": (bool, lambda text, required: bool(re.search(r"<<[^\n]+>>", text)) is required),
     "placeholders": (int, lambda text, least: len(re.findall(r"\[[^\[\]\n]+\]", text)) >= least),
     "postscript": (str, lambda text, marker: bool(re.search(rf"^\s*{re.escape(marker)}", text, re.MULTILINE))),
-    "quoted": (bool, lambda text, wanted: bool(re.fullmatch(r'"[^"]*"', text.strip())) is wanted),
+    "quoted": (bool, lambda text, required: bool(re.fullmatch(r'"[^"]*"', text.strip())) is required),
 }
 """Name -> (type of its value, whether a text keeps it)."""
 

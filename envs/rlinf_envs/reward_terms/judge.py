@@ -18,7 +18,7 @@ from rlinf_envs.reward_terms.posting import post, require_url, token_headers
 if TYPE_CHECKING:
     from rlinf.interfaces import RewardTerm
 
-_ASKED = """{rubric}
+_PROMPT = """{rubric}
 
 Question:
 {prompt}
@@ -68,19 +68,19 @@ def judge(
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         # Not str.format: texts are free to contain braces.
-        asked = _ASKED
+        request = _PROMPT
         parts = {"rubric": rubric, "prompt": prompt, "answer": answer, "response": response, "scale": f"{scale:g}"}
-        asked = re.sub(r"\{(\w+)\}", lambda result: parts[result.group(1)], asked)
+        request = re.sub(r"\{(\w+)\}", lambda result: parts[result.group(1)], request)
         content = {
             "model": model,
-            "messages": [{"role": "user", "content": asked}],
+            "messages": [{"role": "user", "content": request}],
             "temperature": temperature,
             "max_tokens": max_tokens,
         }
         file = None if kept is None else kept / f"{_digest(address, content)}.json"
         reply = _read(file)
         if reply is None:
-            reply = _said(post(f"{address}/chat/completions", content, headers=headers, timeout_s=timeout_s))
+            reply = _content(post(f"{address}/chat/completions", content, headers=headers, timeout_s=timeout_s))
             grade = _grade(reply, scale)
             if file is not None:
                 _write(file, reply)
@@ -90,20 +90,20 @@ def judge(
     return term
 
 
-def _said(answer: Any) -> str:
+def _content(answer: Any) -> str:
     try:
         text = answer["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError) as error:
         raise TermFailure(f"the judge gave no chat completion: {answer!r:.200}") from error
     if not isinstance(text, str):
-        raise TermFailure(f"the judge said nothing: {answer!r:.200}")
+        raise TermFailure(f"the judge's answer is no text: {answer!r:.200}")
     return text
 
 
-def _grade(said: str, scale: float) -> float:
-    result = _SCORE.findall(said)
+def _grade(reply: str, scale: float) -> float:
+    result = _SCORE.findall(reply)
     if not result or not 0 <= float(result[-1]) <= scale:
-        raise TermFailure(f"the judge gave no score between 0 and {scale:g}: {said[-200:]!r}")
+        raise TermFailure(f"the judge gave no score between 0 and {scale:g}: {reply[-200:]!r}")
     return float(result[-1]) / scale
 
 
@@ -120,10 +120,10 @@ def _read(file: Path | None) -> str | None:
         return None
 
 
-def _write(file: Path, said: str) -> None:
+def _write(file: Path, reply: str) -> None:
     """Whole or not at all: other processes read the same folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
     descriptor, aside = tempfile.mkstemp(dir=file.parent)
     with os.fdopen(descriptor, "w", encoding="utf-8") as written:
-        json.dump({"said": said}, written)
+        json.dump({"said": reply}, written)
     os.replace(aside, file)

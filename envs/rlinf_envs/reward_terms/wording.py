@@ -12,7 +12,7 @@ from rlinf_envs.errors import SettingError
 from rlinf_envs.reward_formats import format_check
 from rlinf_envs.suggest import unknown
 
-if TYPE_CHECKING:  # the protocol lives beside the tensor types, and an env worker must not pay for importing torch
+if TYPE_CHECKING:  # the protocol is in a module that imports torch, which an env worker must not load
     from rlinf.interfaces import RewardTerm
 
 SCRIPTS: dict[str, frozenset[str]] = {

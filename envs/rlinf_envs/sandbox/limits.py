@@ -18,7 +18,7 @@ class Limits:
     processes: int = 8
     """Processes and threads."""
     files_mb: int = 16
-    """Of what it writes under /tmp, which nobody else sees and which is gone afterwards; one file for each 4 KiB."""
+    """Of what it writes under /tmp, which is private to it and removed afterwards; one file for each 4 KiB."""
     output_chars: int = 20_000
     """Of what it prints; what comes after that is lost, and ends it."""
 

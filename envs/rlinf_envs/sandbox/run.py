@@ -166,5 +166,5 @@ def _rlimits(limits: Limits) -> dict[str, tuple[int, int]]:
         "RLIMIT_CORE": 0,
         "RLIMIT_NPROC": limits.processes,
     }
-    # The soft limit says by its signal what ended the program.
+    # The signal of the soft limit shows what ended the program.
     return {"RLIMIT_CPU": (seconds, seconds + 1), **{name: (value, value) for name, value in both.items()}}

@@ -66,7 +66,7 @@ class Watch:
 
     def _hand_over(self, selector: selectors.BaseSelector) -> None:
         """Take the folder, then send as much of the text as there is room for."""
-        with suppress(OSError):  # it has ended: its output says why
+        with suppress(OSError):  # it has ended: its output has the reason
             if self._folder is None:
                 _, folders, _, _ = socket.recv_fds(self._door, 1, 1)
                 if folders:

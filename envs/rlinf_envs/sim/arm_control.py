@@ -29,7 +29,7 @@ class ArmControl:
         robot = self._engine.robots[0]
         controller = robot.controller
         if controller is not self._controller:  # a reset makes a new one
-            self._look_up(robot, controller)
+            self._bind(robot, controller)
         self._read(controller)
         if policy_step:
             self._own(action, policy_step=True)
@@ -39,7 +39,7 @@ class ArmControl:
         self._data.ctrl[self._fingers] = self._finger_bias + self._finger_weight * grip
         self._data.ctrl[self._joints] = robot.torques
 
-    def _look_up(self, robot: Any, controller: Any) -> None:
+    def _bind(self, robot: Any, controller: Any) -> None:
         model = self._engine.sim.model
         self._controller = controller
         self._site = model.site_name2id(controller.eef_name)

@@ -32,7 +32,7 @@ def check_frame(image: np.ndarray, camera: str, renderer: str) -> None:
     """
     if float(image.std()) == 0.0:
         raise BlackFrameError(
-            f"camera {camera!r} renders frames of one colour under {renderer}; `rlinf doctor` says which renderers "
+            f"camera {camera!r} renders frames of one colour under {renderer}; `rlinf doctor` lists the renderers that "
             "work on this machine"
         )
 

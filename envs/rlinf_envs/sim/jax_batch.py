@@ -19,7 +19,7 @@ class Compiled(NamedTuple):
     begin: Callable[[Any], tuple[Any, Any]]
     advance: Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]
     merged: Callable[[Any, Any, Any], Any]
-    """A fresh state where a mask [N] says so, else the one that is kept."""
+    """A fresh state where a mask [N] is true, else the one that is kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class Streams(NamedTuple):
     seeded: Callable[[Any], Any]
     """From seeds [N]."""
     chosen: Callable[[Any, Any, Any], Any]
-    """The first keys where a mask [N] says so, else the second."""
+    """The first keys where a mask [N] is true, else the second."""
     drawn: Callable[[Any], tuple[Any, Any]]
     """(the keys afterwards, a key for one call): what the key of a batch of one gives."""
 
@@ -121,7 +121,7 @@ class JaxBatchEnv(VectorEnv):
             self._key, self._streams = self._jax.random.key(int(drawn)), False
         before = self._key
         begun = self._compiled.begin(self._keys())
-        if self._streams:  # the streams of episodes under way go on as if nobody had begun another
+        if self._streams:  # the streams of episodes under way go on as if no other had begun
             self._key = _own_streams().chosen(mask, self._key, before)
         if self._state is not None:
             begun = self._compiled.merged(mask, begun, (self._seen, self._state))

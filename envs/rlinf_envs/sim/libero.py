@@ -97,7 +97,7 @@ class LiberoEnv(gymnasium.Env):
         )
         self._expert = LiberoExpert(self._scene.engine)
         self.draws_observations = True
-        """While it is false, pictures are black: nobody will look at them."""
+        """While it is false, pictures are black: they will not be used."""
         if self.states.shape[1] != self._scene.state_size:
             raise LiberoFileError(
                 f"{file} has states of {self.states.shape[1]} numbers, and the scene of these assets has "
@@ -126,7 +126,7 @@ class LiberoEnv(gymnasium.Env):
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._seen = self.draws_observations
-        observation, success = self._scene.step(action, look=self._seen)
+        observation, success = self._scene.step(action, draw=self._seen)
         self._steps += 1
         terminated = self.end_on_success and success
         truncated = self._steps >= self.max_steps and not terminated

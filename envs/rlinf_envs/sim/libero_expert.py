@@ -16,9 +16,9 @@ _GAIN = 30.0
 """Of an action per metre: full speed until 3 cm are left (LIBERO's controller takes 1 for 5 cm)."""
 _TURN_GAIN = 4.0
 _ABOVE = 0.08
-"""Metres between fingers and a thing's top, and between a carried thing's bottom and the place's top."""
+"""Metres between fingers and a thing's top, and between a carried thing's bottom and the target's top."""
 _SET_DOWN = 0.01
-"""Metres between a carried thing's bottom and the place's top where it is let go."""
+"""Metres between a carried thing's bottom and the target's top where it is let go."""
 _NEAR, _ALMOST = 0.012, 0.02
 _CLOSING, _OPENING = 8, 6
 """Steps until fingers are closed, and open."""
@@ -44,7 +44,7 @@ class LiberoExpert:
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         self._model, self._data = engine.sim.model._model, engine.sim.data._data
-        self._relation = self._thing = self._place = ""
+        self._relation = self._thing = self._target_name = ""
         self.begin()
 
     def begin(self) -> None:
@@ -56,7 +56,7 @@ class LiberoExpert:
         goals = self._engine.parsed_problem["goal_state"]
         if len(goals) != 1 or goals[0][0] not in ("in", "on") or goals[0][1] not in self._engine.objects_dict:
             raise NoScriptError(f"no script for the goal {goals}: it must put one thing in or on something")
-        self._relation, self._thing, self._place = goals[0]
+        self._relation, self._thing, self._target_name = goals[0]
         self._site = self._engine.robots[0].eef_site_id
 
     def action(self, speed: float = 1.0) -> np.ndarray:
@@ -91,7 +91,7 @@ class LiberoExpert:
             return grasp
         if self._phase in ("close", "open"):
             return self._held_at
-        target = self._place_at()
+        target = self._target_middle()
         carried = target[2] + (_SET_DOWN if self._phase == "lower" else _ABOVE) + (fingers[2] - low[2])
         if self._phase == "lift":
             return np.array([*self._held_at[:2], carried])
@@ -139,10 +139,10 @@ class LiberoExpert:
             return np.array([*middle[:2], high[2] - 0.02])
         return np.array([*middle[:2], max(high[2] - _DEPTH, middle[2] if high[2] - low[2] < 0.04 else low[2] + 0.02)])
 
-    def _place_at(self) -> np.ndarray:
+    def _target_middle(self) -> np.ndarray:
         """Return the middle of the target at the height of its top [3]."""
         sites = self._engine.object_sites_dict
-        name = self._place
+        name = self._target_name
         if name in sites:
             name = sites[name].parent_name
         low, high = self._extent(name)

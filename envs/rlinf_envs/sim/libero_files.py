@@ -49,7 +49,7 @@ def import_libero(assets: str | None) -> Any:
         module = importlib.import_module("libero.libero")
     else:
         module = _import_unasked(package)
-    # What `get_assets_path` looks at first, before it would download.
+    # What `get_assets_path` reads first, before it would download.
     module._assets_path_cache = str(folder)  # type: ignore[attr-defined]
     return module
 
@@ -77,13 +77,13 @@ def _assets_folder(given: Path | None, package: Path) -> Path:
     packaged = importlib.util.find_spec(_PACKAGED)
     folders = [package, *map(Path, (packaged.submodule_search_locations or []) if packaged is not None else [])]
     usual = [*(folder / "assets" for folder in folders), Path.home() / ".cache" / "libero" / "assets"]
-    places = [given] if given else usual
-    for folder in places:
+    searched = [given] if given else usual
+    for folder in searched:
         if (folder / "scenes").is_dir():
             return folder
     raise LiberoFileError(
-        f"LIBERO's assets (a folder with scenes/ and others) are not at {' or '.join(map(str, places))}: install them "
-        "(make venvs/libero; the packages are in requirements/libero-packages.txt), or write env.kwargs: "
+        f"LIBERO's assets (a folder with scenes/ and others) are not at {' or '.join(map(str, searched))}: install "
+        "them (make venvs/libero; the packages are in requirements/libero-packages.txt), or write env.kwargs: "
         "{assets: FOLDER}"
     )
 

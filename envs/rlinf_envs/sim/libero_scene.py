@@ -56,9 +56,9 @@ class LiberoScene:
         sim.forward, sim.step = self._stages.forward, self._stages.step
         self._engine._pre_action = ArmControl(self._engine)
         self.state_size = 1 + int(self._model.nq) + int(self._model.nv)
-        """The time, then places and speeds of all joints."""
+        """The time, then positions and speeds of all joints."""
         self._unseen = np.zeros((image_size, image_size, 3), np.uint8)
-        self._looks = True
+        self._draws = True
         self._key = (bddl_file, image_size, shadows)
         self._camera = _SHARED.take(
             self._key,
@@ -76,20 +76,20 @@ class LiberoScene:
         engine = self._engine
         for robot in engine.robots:
             robot.gripper.current_action = np.zeros(robot.gripper.dof)  # where fingers go is summed up over steps
-        self._looks = False
+        self._draws = False
         with _numpy_seeded(start):
             _placed(engine.reset)
-        self._looks = settle_steps == 0
+        self._draws = settle_steps == 0
         observation = self._control.set_init_state(state)
         for left in reversed(range(settle_steps)):
-            observation, _ = self.step(_REST, look=left == 0)
+            observation, _ = self.step(_REST, draw=left == 0)
         return observation
 
-    def step(self, action: np.ndarray, *, look: bool = True) -> tuple[Observation, bool]:
+    def step(self, action: np.ndarray, *, draw: bool = True) -> tuple[Observation, bool]:
         """Run a twentieth of a second; return the observation and whether the goal is reached now.
 
-        If ``look`` is false, the pictures are black."""
-        self._looks = look
+        If ``draw`` is false, the pictures are black."""
+        self._draws = draw
         with self._stages.same_model():
             observation, _, success, _ = self._control.step(np.asarray(action, dtype=np.float64))
         return observation, bool(success)
@@ -113,7 +113,7 @@ class LiberoScene:
 
         @sensor(modality="image")
         def picture(_: Any) -> np.ndarray:
-            if not self._looks:
+            if not self._draws:
                 return self._unseen
             return self._camera.frame(self._engine.sim.data._data, camera, model=self._model)
 

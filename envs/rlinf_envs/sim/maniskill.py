@@ -74,7 +74,7 @@ class ManiSkillEnv(gymnasium.Env):
         except RuntimeError as error:
             raise NoVulkanError(
                 f"ManiSkill could not make {task} ({error}). It needs a Vulkan device, for states too: without a GPU, "
-                "install mesa-vulkan-drivers 24.3 or newer and libvulkan1; `rlinf doctor` says what is found"
+                "install mesa-vulkan-drivers 24.3 or newer and libvulkan1; `rlinf doctor` shows what is installed"
             ) from error
         inner: Any = made.unwrapped
         self._env = inner

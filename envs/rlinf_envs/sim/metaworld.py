@@ -73,7 +73,7 @@ class MetaWorldEnv(gymnasium.Env):
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
         shown: Any = self._env.observation_space
         low, high = (np.asarray(bound, np.float32) for bound in (shown.low, shown.high))
-        # The goal is shown here, and the package's space says that it is hidden, that is always 0.
+        # The goal is shown here, and the package's space declares it hidden, that is always 0.
         low[_GOAL:], high[_GOAL:] = -np.inf, np.inf
         state = spaces.Box(low, high, dtype=np.float32)
         self.observation_space: spaces.Space = state

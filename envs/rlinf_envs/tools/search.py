@@ -19,7 +19,7 @@ _K1, _B = 1.5, 0.75
 
 
 class Index:
-    """An inverted index over texts: word -> places and weights, which is all that scoring needs."""
+    """An inverted index over texts: word -> indices of texts and weights, which is all that scoring needs."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         counts = [Counter(words_of(text)) for text in texts]
@@ -88,7 +88,7 @@ def search(
         Args:
             query: words to look for.
         """  # noqa: D401 - policies read it in prompts
-        results = [passages[place] for place in index.best(query, count)]
+        results = [passages[position] for position in index.best(query, count)]
         shown = [
             f"[{number}] {text[:chars]}{' ...' if len(text) > chars else ''}" for number, text in enumerate(results, 1)
         ]

@@ -71,7 +71,7 @@ class Tool:
 
 
 def _cut(parts: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Texts (even places) and addresses of pictures, numbered; texts up to the limit, and then how much is left out."""
+    """Texts (even indices) and addresses of pictures, numbered; texts up to the limit, and then how much is cut off."""
     left = MAX_RESULT_CHARS
     for number, part in enumerate(parts):
         if number % 2 or len(part) <= left:

@@ -37,7 +37,7 @@ from rlinf_envs.typed import misfits
 BUILT_IN: Mapping[str, Callable[..., Any]] = {"python": python, "search": search, "mcp": mcp}
 CLASSES: Mapping[str, type] = {"zoom": Zoom}
 TURNS = 8
-"""Responses of a conversation with tools, where nobody says how many."""
+"""Responses of a conversation with tools, if max_turns is not given."""
 ToolSetting = str | Mapping[str, Any] | Callable[..., Any]
 
 

@@ -10,7 +10,7 @@ from rlinf_envs.tools.tool import ToolError
 
 
 class Zoom:
-    """The pictures of one conversation; each part that is shown is a picture too, and can be looked at closer."""
+    """The pictures of one conversation; each part that is shown is a picture too, and can be enlarged again."""
 
     def __init__(self, *, pixels: int | None = None) -> None:
         """``pixels``: the longer side of what is shown; by default that of the whole picture."""

@@ -28,7 +28,7 @@ _QUESTION = "Which pattern has the box: rows, columns, checks or plain?"
 class Details(PictureQuestion):
     """A light box in one corner, and a question about its pattern; the reward is 1 for the right answer.
 
-    The policy sees an overview of half the width and height, whose pixels are means: each pattern looks the same. The
+    The policy sees an overview of half the width and height, whose pixels are means: all patterns are equal there. The
     tool ``zoom`` shows a quarter of the picture with all its pixels. The three other quarters are empty.
     """
 
@@ -57,7 +57,7 @@ class Details(PictureQuestion):
         self._box, self._unsure, self._shown = box, unsure, shown
         self._whole = np.full((2 * pixels, 2 * pixels, 3), GREY, np.uint8)
         self._guess = self._corner = ""
-        self._looked = False
+        self._zoomed = False
 
     def zoom(self, corner: Literal["top left", "top right", "bottom left", "bottom right"]) -> Picture:
         """Show a corner of the picture larger.
@@ -65,7 +65,7 @@ class Details(PictureQuestion):
         Args:
             corner: which one
         """
-        self._looked = True
+        self._zoomed = True
         size = self._pixels
         top, left = (size * side for side in _CORNERS[corner])
         part = self._whole[top : top + size, left : left + size]
@@ -76,7 +76,7 @@ class Details(PictureQuestion):
         self._corner = str(random.choice(list(_CORNERS)))
         self._answer = str(random.choice(list(_PATTERNS)))
         self._guess = str(random.choice(list(_PATTERNS))) if random.random() < self._unsure else ""
-        self._looked = False
+        self._zoomed = False
         side, half = self._pixels, self._pixels // 2
         high, wide = random.integers((self._box + 1) // 2, self._box + 1, size=2).tolist()
         top, left = (
@@ -90,7 +90,7 @@ class Details(PictureQuestion):
         return {"picture": overview, "question": _QUESTION}
 
     def demonstrate(self, observation: str) -> str:
-        """Look at the corner with the box, then name its pattern; or name any pattern at once."""
+        """Zoom into the corner with the box, then name its pattern; or name any pattern at once."""
         if self._guess:
             return self._guess
-        return self._answer if self._looked else written("zoom", {"corner": self._corner})
+        return self._answer if self._zoomed else written("zoom", {"corner": self._corner})

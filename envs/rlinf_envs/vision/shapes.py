@@ -21,8 +21,8 @@ class Shapes(PictureQuestion):
         Args:
             question: colour, count, size or position; by default each picture has one of them.
             pixels: width and height of a picture.
-            careless: share of demonstrations that give any answer to the question: a policy that imitates them knows
-                the words, and has to learn by its reward which of them the picture asks for.
+            careless: share of demonstrations that give any answer to the question: a policy that imitates them has
+                the words, and has to learn by its reward which of them fits the picture.
         """
         if question is not None and question not in KINDS:
             raise SettingError(f"question must be one of {', '.join(KINDS)}, not {question}")

@@ -15,7 +15,7 @@ from rlinf_import.names.trl import TRL
 from rlinf_import.names.verl import VERL
 
 ARGUMENTS: Mapping[str, Mapping[str, Meaning]] = {"TRL": TRL, "Stable-Baselines3": STABLE_BASELINES3}
-"""Names of arguments: they mean the same in whichever section somebody wrote them."""
+"""Names of arguments: they mean the same in every section."""
 SECTIONS: Mapping[str, Mapping[str, Meaning]] = {"verl": VERL, "ROLL": ROLL, "RLinf": RLINF}
 """Dotted keys of configuration files."""
 _ALIKE = 0.9
@@ -39,7 +39,7 @@ def hint(dotted: str) -> Hint | None:
 
 
 def holds_foreign_keys(section: str) -> bool:
-    """Whether another framework has keys below this one, so that each of them can be looked up by itself."""
+    """Whether another framework has keys below this one, so that each of them can be searched for separately."""
     return any(key.startswith(f"{section}.") for table in SECTIONS.values() for key in table)
 
 
@@ -50,7 +50,7 @@ def _matches(dotted: str) -> list[tuple[str, Meaning]]:
     if exact:
         return exact
     arguments = [(framework, table[name]) for framework, table in ARGUMENTS.items() if name in table]
-    # `lr`, `path` and `n` end many keys: only a name of several words says which one was meant.
+    # `lr`, `path` and `n` end many keys: only a name of several words identifies the one that was meant.
     if arguments or "_" not in name:
         return arguments
     return [

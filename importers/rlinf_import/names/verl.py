@@ -10,7 +10,7 @@ _MICRO = means("learner.micro_batch_tokens", note="it counts tokens, and has no 
 _REFERENCE = nothing("the reference policy lives in the learner, with its backend and micro-batches")
 _MINI = means("algorithm.num_minibatches", note="it is the number of minibatches, not their size")
 _LONG = nothing("longer prompts are dropped and counted, never cut (data.max_prompt_length)")
-_COUNTED = nothing("GPUs are counted; learner.num_workers and rollout.num_samplers say how many work")
+_COUNTED = nothing("GPUs are counted; learner.num_workers and rollout.num_samplers give the numbers of workers")
 _VALIDATION = "evaluation.env_kwargs"
 _ACTOR, _ROLLOUT, _MODEL = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout.", "actor_rollout_ref.model."
 
@@ -96,7 +96,7 @@ _ACTORS: Mapping[str, Meaning] = {
 }
 _ROLLOUTS: Mapping[str, Meaning] = {
     f"{_ROLLOUT}name": means("rollout.sampler"),
-    f"{_ROLLOUT}mode": nothing("rollout.sampler and rollout.staleness say how responses are generated"),
+    f"{_ROLLOUT}mode": nothing("rollout.sampler and rollout.staleness set how responses are generated"),
     f"{_ROLLOUT}n": means("algorithm.group_size"),
     f"{_ROLLOUT}temperature": means("rollout.temperature"),
     f"{_ROLLOUT}top_k": means("rollout.top_k", note="0 is off"),

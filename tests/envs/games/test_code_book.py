@@ -16,7 +16,7 @@ def test_every_right_answer_earns_its_share() -> None:
         while not terminated:
             for number in range(1, 9):
                 trial = CodeBook(words=8, turns=1)
-                trial._asked, trial.max_turns = [env._asked[env._place]], 1
+                trial._questions, trial.max_turns = [env._questions[env._turn]], 1
                 if trial.reply(str(number)).reward == 1.0:
                     book.setdefault(question, str(number))
                     assert book[question] == str(number), "the same word has the same number"
@@ -29,7 +29,7 @@ def test_every_right_answer_earns_its_share() -> None:
 
 
 @pytest.mark.parametrize(("known", "least", "most"), [(0.0, 20, 85), (0.25, 100, 180), (1.0, 400, 400)])
-def test_demonstrations_are_right_as_often_as_asked(known: float, least: int, most: int) -> None:
+def test_demonstrations_are_right_as_often_as_configured(known: float, least: int, most: int) -> None:
     env = CodeBook(words=8, turns=1, known=known)
     right = 0
     for seed in range(400):

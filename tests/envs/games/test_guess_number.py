@@ -10,9 +10,9 @@ import pytest
 def test_halving_finds_every_number_in_time(numbers: int) -> None:
     env = gymnasium.make("rlinf_envs:rlinf/GuessNumber-v0", numbers=numbers).unwrapped
     for seed in range(4 * numbers):
-        said, _ = env.reset(seed=seed)
+        observation, _ = env.reset(seed=seed)
         for _ in range(env.max_turns):  # type: ignore[attr-defined]
-            said, reward, ended, _, info = env.step(env.demonstrate(said))  # type: ignore[attr-defined]
+            observation, reward, ended, _, info = env.step(env.demonstrate(observation))  # type: ignore[attr-defined]
             assert reward == float(ended)
             if ended:
                 break
@@ -28,9 +28,9 @@ def test_careless_demonstrations_are_drawn_with_the_task() -> None:
     assert shown[0] == shown[1] != "50"
 
 
-def test_what_is_no_number_is_asked_for_again() -> None:
+def test_a_response_without_a_number_gets_a_reminder() -> None:
     env = gymnasium.make("rlinf_envs:rlinf/GuessNumber-v0", numbers=4)
     env.reset(seed=0)
-    assert env.step("who knows")[:3] == ("Say a number.", 0.0, False)
+    assert env.step("no idea")[:3] == ("Say a number.", 0.0, False)
     assert env.step("100")[0] == "lower"
     assert env.step("-5")[0] == "higher"

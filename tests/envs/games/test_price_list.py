@@ -9,11 +9,11 @@ from rlinf_envs.games.price_list import PriceList
 from rlinf_envs.tools.calls import written
 
 
-def test_the_tool_knows_and_nobody_else() -> None:
+def test_only_the_tool_has_the_price() -> None:
     env = gymnasium.make("rlinf_envs:rlinf/PriceList-v0", things=3).unwrapped
     for seed in range(5):
-        said, _ = env.reset(seed=seed)
-        call = env.demonstrate(said)  # type: ignore[attr-defined]
+        observation, _ = env.reset(seed=seed)
+        call = env.demonstrate(observation)  # type: ignore[attr-defined]
         answer, reward, ended, _, info = env.step(call)
         assert (reward, ended, info["role"]) == (0.0, False, "tool")
         assert 10 <= int(answer) < 100
@@ -38,7 +38,7 @@ def demonstrated(env: PriceList, seed: int) -> tuple[float, int]:
     return total, turns
 
 
-def test_who_asks_is_right_and_who_is_unsure_says_so() -> None:
+def test_calls_are_right_and_unsure_demonstrations_give_no_price() -> None:
     assert {demonstrated(PriceList(things=3), seed) for seed in range(20)} == {(1.0, 2)}
     outcomes = [demonstrated(PriceList(things=3, unsure=0.75), seed) for seed in range(200)]
     assert set(outcomes) == {(1.0, 2), (0.0, 1)}

@@ -18,20 +18,20 @@ def make(game: str) -> gymnasium.Env[str, str]:
 
 @pytest.mark.parametrize("game", ["GuessTheNumber-v0", "Sokoban-v0", "2048-v0"])
 def test_neighbours_do_not_change_a_game(game: str) -> None:
-    alone, beside, other = make(game), make(game), make(game)
+    alone, second, other = make(game), make(game), make(game)
     moves = ["[3]", "[up]", "[left]"]
     first, _ = alone.reset(seed=5)
-    said = [first, *(alone.step(move)[0] for move in moves)]
+    observations = [first, *(alone.step(move)[0] for move in moves)]
     random.seed(1)
     np.random.seed(1)
     drawn = random.random(), np.random.rand()
     random.seed(1)
     np.random.seed(1)
-    again = [beside.reset(seed=5)[0]]
+    again = [second.reset(seed=5)[0]]
     for move in moves:
         other.reset(seed=9)
-        again.append(beside.step(move)[0])
-    assert again == said
+        again.append(second.step(move)[0])
+    assert again == observations
     assert (random.random(), np.random.rand()) == drawn
 
 
@@ -42,10 +42,10 @@ def test_a_won_game_is_a_success() -> None:
         low, high = 1, 20
         for _ in range(6):
             guess = (low + high) // 2
-            said, reward, ended, _, info = env.step(f"[{guess}]")
+            observation, reward, ended, _, info = env.step(f"[{guess}]")
             if ended:
                 break
-            low, high = (guess + 1, high) if "higher" in said else (low, guess - 1)
+            low, high = (guess + 1, high) if "higher" in observation else (low, guess - 1)
         assert (reward, info) == (1.0, {"success": True})
 
 

@@ -18,7 +18,7 @@ from rlinf_envs.tasks import Task
         ("<calc>1 / 0</calc>", "<result>error: division by zero</result>"),
         ("<calc>9^9^9^9</calc>", None),
         ("<calc>1 + 1</calc> so \\boxed{2}", None),
-        ("I do not know", None),
+        ("I cannot tell", None),
     ],
 )
 def test_replies(response: str, message: str | None) -> None:

@@ -116,7 +116,7 @@ def test_an_answer_is_read_behind_the_phrase_of_its_language(answer: str, respon
 
 
 @pytest.mark.parametrize(("answer", "response"), DOUBTFUL)
-def test_an_answer_that_is_denied_asked_for_or_altered_is_not_read(answer: str, response: str) -> None:
+def test_an_answer_that_is_denied_questioned_or_altered_is_not_read(answer: str, response: str) -> None:
     assert not grade(response, answer)
 
 

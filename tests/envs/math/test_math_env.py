@@ -116,14 +116,14 @@ def test_train_and_eval_share_no_question_where_the_dataset_has_no_split(tmp_pat
     path = write(tmp_path / "all.jsonl", sums(300) + sums(300))
     train, evaluation = make(path, split="train"), make(path, split="eval")
     assert train.num_tasks + evaluation.num_tasks == 600 == make(path).num_tasks
-    asked = {train.question(i) for i in range(train.num_tasks)}
+    trained = {train.question(i) for i in range(train.num_tasks)}
     assert evaluation.num_tasks > 20
-    assert not asked & {evaluation.question(i) for i in range(evaluation.num_tasks)}
+    assert not trained & {evaluation.question(i) for i in range(evaluation.num_tasks)}
 
 
 def test_field_names_may_be_given_and_nested(tmp_path: Path) -> None:
-    path = write(tmp_path / "n.jsonl", [{"ask": "1+1", "gold": {"value": 2}, "topic": "sums", "question": "other"}])
-    env = make(path, question_field="ask", answer_field="gold.value", domain_field="topic")
+    path = write(tmp_path / "n.jsonl", [{"query": "1+1", "gold": {"value": 2}, "topic": "sums", "question": "other"}])
+    env = make(path, question_field="query", answer_field="gold.value", domain_field="topic")
     assert (env.question(0), env.answer(0)) == ("1+1", "2")
     assert env.reset(seed=0)[1]["domain"].tolist() == ["sums"]
 
@@ -183,7 +183,7 @@ def test_limit_and_files_without_rows(tmp_path: Path) -> None:
         make(write(tmp_path / "b.jsonl", []))
 
 
-def test_verdicts_are_counted_apart_off_the_main_thread(tmp_path: Path) -> None:
+def test_verdicts_are_counted_separately_off_the_main_thread(tmp_path: Path) -> None:
     rows = [{"question": "root of two", "answer": "\\sqrt{2}"}]
     env = make(write(tmp_path / "r.jsonl", rows), num_envs=4, verify_timeout=1.0)
     outcome: list[Any] = []
@@ -227,8 +227,8 @@ def test_responses_cut_by_the_length_limit(tmp_path: Path, settings: dict[str, A
     assert again[0] == ("unparsable" if "extraction" in settings else "correct")
 
 
-PAIR = {"prompt": "Say hi", "response": " Sure. 2 + 3 = 5\n#### 5\n"}
-CHAT = {"messages": [{"role": "user", "content": "Say hi"}, {"role": "assistant", "content": "**Hi!** #### 5 "}]}
+PAIR = {"prompt": "Greet me", "response": " Sure. 2 + 3 = 5\n#### 5\n"}
+CHAT = {"messages": [{"role": "user", "content": "Greet me"}, {"role": "assistant", "content": "**Hi!** #### 5 "}]}
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ CHAT = {"messages": [{"role": "user", "content": "Say hi"}, {"role": "assistant"
         (PAIR, {"response_field": "response", "answer_field": "response"}, PAIR["response"], "5"),
         ({**PAIR, "answer": 5}, {"response_field": "response"}, PAIR["response"], "5"),
         ({**PAIR, "solution": "no final answer"}, {"response_field": "response"}, PAIR["response"], ""),
-        ({"prompt": "Say hi", "data": {"reply": "Hi "}}, {"response_field": "data.reply"}, "Hi ", ""),
+        ({"prompt": "Greet me", "data": {"reply": "Hi "}}, {"response_field": "data.reply"}, "Hi ", ""),
         (CHAT, {"response_field": "messages"}, "**Hi!** #### 5 ", ""),
         ({**CHAT, "answer": "5"}, {"response_field": "messages"}, "**Hi!** #### 5 ", "5"),
     ],
@@ -247,13 +247,13 @@ def test_whole_responses_are_demonstrated_untouched(
     tmp_path: Path, row: dict[str, Any], settings: dict[str, str], response: str, answer: str
 ) -> None:
     env = make(write(tmp_path / "pairs.jsonl", [row]), prompt_template="Q: {question}", **settings)
-    assert env.demonstrations([0]) == [("Q: Say hi", response)]
+    assert env.demonstrations([0]) == [("Q: Greet me", response)]
     assert env.answer(0) == answer
 
 
 def test_without_a_response_field_demonstrations_are_made_of_answers(tmp_path: Path) -> None:
     env = make(write(tmp_path / "pairs.jsonl", [PAIR]), question_field="prompt", answer_field="response")
-    assert env.demonstrations([0]) == [("Say hi", "Sure. 2 + 3 = 5\n\\boxed{5}")]
+    assert env.demonstrations([0]) == [("Greet me", "Sure. 2 + 3 = 5\n\\boxed{5}")]
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ def test_without_a_response_field_demonstrations_are_made_of_answers(tmp_path: P
     [
         (PAIR, {}, "to imitate response as it is, set env.kwargs.response_field: response"),
         (CHAT, {"question_field": "id"}, "no question field"),
-        ({"prompt": "Say hi", "response": " "}, {"response_field": "response"}, "text that is not blank"),
-        ({"prompt": "Say hi", "response": 5}, {"response_field": "response"}, "text that is not blank"),
-        ({"prompt": "Say hi"}, {"response_field": "response"}, r"no response field \('response'\)"),
+        ({"prompt": "Greet me", "response": " "}, {"response_field": "response"}, "text that is not blank"),
+        ({"prompt": "Greet me", "response": 5}, {"response_field": "response"}, "text that is not blank"),
+        ({"prompt": "Greet me"}, {"response_field": "response"}, r"no response field \('response'\)"),
         (PAIR, {"response_field": "response", "answer_field": "answer"}, r"no answer field \('answer'\)"),
         (
             {"messages": [{"role": "system", "content": "Be brief."}, *CHAT["messages"]]},
@@ -284,5 +284,5 @@ def test_pairs_that_would_have_to_be_altered_are_refused_with_their_line(
 
 def test_responses_to_a_task_without_an_answer_are_not_graded(tmp_path: Path) -> None:
     env = make(write(tmp_path / "pairs.jsonl", [PAIR]), response_field="response")
-    with pytest.raises(DatasetError, match=r"'Say hi' .* set evaluation\.size: 0"):
+    with pytest.raises(DatasetError, match=r"'Greet me' .* set evaluation\.size: 0"):
         env.reset()

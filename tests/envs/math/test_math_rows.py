@@ -1,4 +1,4 @@
-"""Rows of published data sets, in their columns, as questions and answers; and what is said about each file."""
+"""Rows of published data sets, in their columns, as questions and answers; and the notes on each file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlinf_envs.math.env import MathEnv
 from rlinf_envs.math.rows import Fields, Rows, notes_on, tasks_of
 from rlinf_envs.prompts_env import PromptsEnv
 
-ASKED = [{"role": "user", "content": "3 + 4?"}]
+MESSAGES = [{"role": "user", "content": "3 + 4?"}]
 PUBLISHED: dict[str, dict[str, Any]] = {
     "gsm8k": {"question": "3 + 4?", "answer": "3 + 4 = <<3+4=7>>7\n#### 7"},
     "MATH": {"problem": "3 + 4?", "level": "Level 1", "type": "Algebra", "solution": "It is $\\boxed{7}$."},
@@ -28,7 +28,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     },
     "DAPO-Math-17k": {
         "data_source": "math_dapo",
-        "prompt": ASKED,
+        "prompt": MESSAGES,
         "ability": "MATH",
         "reward_model": {"ground_truth": "7", "style": "rule-lighteval/MATH_v2"},
         "extra_info": {"index": "a1"},
@@ -37,14 +37,14 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "prompt": "3 + 4?",
         "solution": "7",
         "data_source": "math_dapo",
-        "source_prompt": ASKED,
+        "source_prompt": MESSAGES,
         "ability": "MATH",
         "reward_model": {"ground_truth": "7", "style": "rule-lighteval/MATH_v2"},
         "extra_info": {"index": "a1"},
     },
     "Skywork-OR1": {
         "data_source": "train-math",
-        "prompt": ASKED,
+        "prompt": MESSAGES,
         "ability": "math",
         "reward_model": {"ground_truth": '["7"]', "style": "rule"},
         "extra_info": {"index": 4, "model_difficulty": {"small": 3}},
@@ -59,13 +59,13 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "uuid": "u",
         "is_reasoning_complete": [True],
         "generations": ["<think>\n</think>\n7"],
-        "messages": [*ASKED, {"role": "assistant", "content": "7"}],
+        "messages": [*MESSAGES, {"role": "assistant", "content": "7"}],
     },
     "NuminaMath-CoT": {
         "source": "cn_k12",
         "problem": "3 + 4?",
         "solution": "It is \\boxed{7}.",
-        "messages": [*ASKED, {"role": "assistant", "content": "It is \\boxed{7}."}],
+        "messages": [*MESSAGES, {"role": "assistant", "content": "It is \\boxed{7}."}],
     },
     "Big-Math": {
         "problem": "3 + 4?",
@@ -119,11 +119,11 @@ def test_names_reach_into_lists() -> None:
 
 
 def test_one_system_message_is_the_system_prompt_and_several_are_refused(tmp_path: Path) -> None:
-    rows = [{"prompt": [{"role": "system", "content": "Be brief."}, *ASKED], "answer": "7"} for _ in range(2)]
+    rows = [{"prompt": [{"role": "system", "content": "Be brief."}, *MESSAGES], "answer": "7"} for _ in range(2)]
     made = env(written(tmp_path / "a.jsonl", *rows))
     assert (made.system_prompt, made.question(0)) == ("Be brief.", "3 + 4?")
     with pytest.raises(DatasetError, match=r"rows:3: .*is not that of rows:1.*env\.kwargs\.question_field"):
-        read(*rows, {"prompt": ASKED, "answer": "7"})
+        read(*rows, {"prompt": MESSAGES, "answer": "7"})
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_one_system_message_is_the_system_prompt_and_several_are_refused(tmp_pat
     [
         ({"question": "q", "answer": ["1", "2"]}, r"has 2 entries, and one is read: name it \(answer\.0\)"),
         (
-            {"prompt": [*ASKED, {"role": "assistant", "content": "7"}], "answer": "7"},
+            {"prompt": [*MESSAGES, {"role": "assistant", "content": "7"}], "answer": "7"},
             r"it has the roles user, assistant",
         ),
         ({"prompt": {"text": "q"}, "answer": "7"}, r"must be text, got dict \(dots reach into it: prompt\.text\)"),
@@ -171,7 +171,7 @@ def test_notes_list_columns_repetitions_and_rows_left_out() -> None:
     found = tasks_of(records, Fields(), default_domain="a", on_bad_row="skip")
     notes = notes_on(found)
     assert notes["columns that are not read"] == "id, source (1)"
-    assert str(notes["rows with a question that another row has too"]).startswith("2 rows ask 1 different questions")
+    assert str(notes["rows with a question that another row has too"]).startswith("2 rows have 1 different questions")
     assert str(notes["rows left out"]).startswith("no answer field")
 
 
@@ -187,10 +187,10 @@ def test_a_question_of_the_test_file_is_not_trained_on(tmp_path: Path) -> None:
 
 
 def test_prompts_may_be_messages_and_lie_within_fields(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", {"prompt": ASKED, "extra_info": {"tests": "x"}})
+    path = written(tmp_path / "a.jsonl", {"prompt": MESSAGES, "extra_info": {"tests": "x"}})
     made = PromptsEnv(path=str(path), answer_field="extra_info.tests", reward={"length": 1.0})
     assert (made.question(0), made.answer(0)) == ("3 + 4?", "x")
-    written(path, {"prompt": [{"role": "system", "content": "Be brief."}, *ASKED]})
+    written(path, {"prompt": [{"role": "system", "content": "Be brief."}, *MESSAGES]})
     with pytest.raises(DatasetError, match=r"a\.jsonl:1: prompt has a system message: set env\.kwargs\.prompt_field"):
         PromptsEnv(path=str(path), reward={"length": 1.0})
 
@@ -198,22 +198,22 @@ def test_prompts_may_be_messages_and_lie_within_fields(tmp_path: Path) -> None:
 @pytest.mark.parametrize("write", [json.dumps, str])
 def test_messages_in_a_cell_of_a_table_are_the_question(write: Any) -> None:
     rows = tasks_of(
-        [Record("rows:1", {"prompt": write(ASKED), "answer": "7"})],
+        [Record("rows:1", {"prompt": write(MESSAGES), "answer": "7"})],
         Fields(),
         default_domain="math",
         on_bad_row="error",
     )
     assert [task.question for task in rows.tasks] == ["3 + 4?"]
-    broken = [Record("rows:1", {"prompt": str(ASKED)[:-3], "answer": "7"})]
+    broken = [Record("rows:1", {"prompt": str(MESSAGES)[:-3], "answer": "7"})]
     with pytest.raises(DatasetError, match=r"rows:1: the question field 'prompt' holds chat messages as a text"):
         tasks_of(broken, Fields(), default_domain="math", on_bad_row="error")
 
 
-def test_messages_of_one_question_beside_its_answer() -> None:
+def test_messages_of_one_question_with_its_answer() -> None:
     def read(row: dict[str, Any]) -> Rows:
         return tasks_of([Record("rows:1", row)], Fields(), default_domain="math", on_bad_row="error")
 
-    (task,) = read({"messages": ASKED, "ground_truth": "7", "dataset": "tulu"}).tasks
+    (task,) = read({"messages": MESSAGES, "ground_truth": "7", "dataset": "tulu"}).tasks
     assert (task.question, task.answer) == ("3 + 4?", "7")
     with pytest.raises(DatasetError, match=r"roles user, assistant .*set env\.kwargs\.response_field: messages"):
-        read({"messages": [*ASKED, {"role": "assistant", "content": "7"}], "ground_truth": "7"})
+        read({"messages": [*MESSAGES, {"role": "assistant", "content": "7"}], "ground_truth": "7"})

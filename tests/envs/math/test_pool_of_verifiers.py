@@ -62,17 +62,17 @@ def test_a_stuck_answer_times_out_and_the_others_keep_their_order() -> None:
 def test_an_answer_that_used_up_its_deadline_is_not_tried_again(
     monkeypatch: pytest.MonkeyPatch, by_clock: bool, calls: int
 ) -> None:
-    asked: list[object] = []
+    decided: list[object] = []
 
     def late(self: WorkerPool, pairs: Sequence[tuple[str, str]]) -> list[Outcome]:
-        asked.extend(pairs)
+        decided.extend(pairs)
         return [Outcome("timeout", repeatable=not by_clock) for _ in pairs]
 
     monkeypatch.setattr(WorkerPool, "map", late)
     pool = VerifierPool()
     for _ in range(2):
         assert [v.status for v in pool.verify([STUCK, "so " + STUCK], ["2"] * 2)] == ["timeout"] * 2
-    assert len(asked) == calls, "a machine that was busy may be idle the next time"
+    assert len(decided) == calls, "a machine that was busy may be idle the next time"
 
 
 def test_a_worker_that_dies_idle_costs_no_answer() -> None:
@@ -112,7 +112,7 @@ def test_sleeping_is_given_up_by_the_clock() -> None:
     pool.close()
 
 
-def test_a_worker_that_cannot_start_says_why() -> None:
+def test_a_worker_that_cannot_start_gives_the_reason() -> None:
     with pytest.raises(WorkerStartError, match="no_such_module"):
         WorkerPool("no_such_module:f").map([()])
 

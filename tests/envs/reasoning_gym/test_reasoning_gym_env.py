@@ -45,7 +45,7 @@ def test_families_that_use_the_global_random_stream_are_reproducible_too() -> No
     assert questions(make(task="list_functions", size=5)) == first
 
 
-def test_a_family_that_depends_on_the_hash_seed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_family_that_depends_on_the_hash_seed_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     with pytest.warns(UserWarning, match="PYTHONHASHSEED=0"):
         make(task="ransom_note", size=5)
@@ -134,7 +134,7 @@ def test_curriculum_levels() -> None:
     [
         ({"task": "chian_sum"}, "did you mean 'chain_sum'"),
         ({"params": {"max_digit": 2}}, "did you mean 'max_digits'"),
-        ({"params": {"seed": 2}}, "beside params"),
+        ({"params": {"seed": 2}}, "next to params"),
         ({"params": {"min_terms": 5, "max_terms": 2}}, "refuses the parameters"),
         ({"curriculum": {"num_term": 1}}, "did you mean 'num_terms'"),
         ({"curriculum": {"num_terms": 99}}, "goes up to"),
@@ -144,7 +144,7 @@ def test_curriculum_levels() -> None:
         ({"tasks": [{"task": "chain_sum"}]}, "either task"),
         ({"task": None, "tasks": [{"task": "chain_sum", "weight": 0}]}, "positive weight"),
         ({"task": None, "tasks": [{"task": "chain_sum", "wieght": 1}]}, "did you mean 'weight'"),
-        ({"prompt_template": "no place"}, "exactly once"),
+        ({"prompt_template": "no field"}, "exactly once"),
         (
             {"prompt_template": {"question": None}},
             "put the text in quotes",

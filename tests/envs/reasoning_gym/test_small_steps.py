@@ -63,7 +63,7 @@ def test_solutions_of_gsm_symbolic_keep_their_lines_and_every_form_its_value() -
             written = in_small_steps(line)
             parts, before = written.split("="), line.split("=")
             assert (parts[0], parts[-1]) == (before[0], before[-1])
-            # What is new are forms of numbers alone, each equal to the one before and to what the line said.
+            # What is new are forms of numbers alone, each equal to the one before and to the line's value.
             for left, right in pairwise(parts):
                 if PURE.fullmatch(left.strip()) and PURE.fullmatch(right.strip()):
                     forms += 1

@@ -42,7 +42,7 @@ def test_episodes_end_and_begin_again_one_by_one(maker: str, module: str, task: 
 
 @pytest.mark.parametrize(("maker", "module", "task"), MAKERS)
 def test_episodes_of_seeds_are_those_of_single_environments(maker: str, module: str, task: str) -> None:
-    """Three episodes on two sub-environments, of which the second one begins twice, beside one that goes on."""
+    """Three episodes on two sub-environments, of which the second one begins twice, next to one that goes on."""
     pytest.importorskip(module, reason="pip install 'oneloop-rl[brax]' or 'oneloop-rl[playground]'")
     options = EnvConfig(f"rlinf_envs.sim.brax:{maker}", {"task": task}, vectorization="native")
     batch, single = make_seeded_vec_env(options, 2), make_vec_env(replace(options, vectorization="sync"), 1)

@@ -1,4 +1,4 @@
-"""Tools from functions and classes, and what they say to calls."""
+"""Tools from functions and classes, and what they answer to calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_schema_comes_from_signature_and_docstring() -> None:
                 "properties": {
                     "amount": {"type": "number", "description": "how much of it"},
                     "unit": {"type": "string", "enum": ["km", "mile"], "description": "of the amount"},
-                    "places": {"type": "integer"},
+                    "digits": {"type": "integer"},
                 },
                 "required": ["amount", "unit"],
             },
@@ -39,7 +39,7 @@ def test_the_schema_comes_from_signature_and_docstring() -> None:
     ("response", "answer"),
     [
         (written("convert", {"amount": 5, "unit": "km"}), "3.1"),
-        (written("convert", {"amount": "5", "unit": "km", "places": 2.0}), "3.11"),
+        (written("convert", {"amount": "5", "unit": "km", "digits": 2.0}), "3.11"),
         (
             '<tool_call>\n{"name": "convert", "arguments": "{\\"amount\\": 5, \\"unit\\": \\"km\\"}"}\n</tool_call>',
             "3.1",
@@ -54,9 +54,9 @@ def test_the_schema_comes_from_signature_and_docstring() -> None:
     ],
 )
 def test_what_is_wrong_with_a_call_is_its_answer(response: str, answer: str) -> None:
-    said = Toolbox([CONVERT]).answer(0, response)
-    assert said is not None
-    assert said == answer or answer in said
+    result = Toolbox([CONVERT]).answer(0, response)
+    assert result is not None
+    assert result == answer or answer in result
 
 
 def test_a_response_without_calls_is_not_for_tools() -> None:
@@ -120,7 +120,7 @@ def test_mistakes_in_the_setting_are_named(setting: object, message: str) -> Non
 
 
 class Shopper(Dialogue):
-    """Its own method is a tool, beside one of a module."""
+    """Its own method is a tool, in addition to one of a module."""
 
     def __init__(self) -> None:
         self.tools = [self.price, CONVERT]

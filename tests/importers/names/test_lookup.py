@@ -60,7 +60,7 @@ def test_hints_point_to_keys_that_exist(framework: str) -> None:
     known = {*leaves(), *FREE, "env.kwargs.domain_field"}
     for name, meaning in TABLES[framework].items():
         assert set(meaning.keys) <= known, name
-        assert meaning.keys or meaning.note, f"{name}: nothing says what happens instead"
+        assert meaning.keys or meaning.note, f"{name}: it does not give what happens instead"
 
 
 @pytest.mark.parametrize("framework", SECTIONS)
@@ -109,18 +109,18 @@ def test_one_name_of_two_frameworks_is_one_sentence() -> None:
     assert found.words == "What TRL and Stable-Baselines3 call learning_rate is learner.optimizer.lr here."
 
 
-def test_what_has_no_equivalent_says_what_happens_instead(minimal: Path) -> None:
+def test_what_has_no_equivalent_gives_what_happens_instead(minimal: Path) -> None:
     found = mistakes(minimal, "disable_dropout=true")
     assert "What TRL calls disable_dropout has no equivalent here: models are always trained without dropout." in found
 
 
-def test_a_section_of_another_framework_is_looked_up_key_by_key(write: Write) -> None:
+def test_a_section_of_another_framework_is_resolved_key_by_key(write: Write) -> None:
     found = mistakes(write("trainer:\n  total_epochs: 3\n  use_v1: true\n  v1: {trainer_mode: sync}\n"))
     assert "run.yaml:3: trainer.total_epochs is not a key. What verl calls total_epochs is run.max_steps here" in found
     assert "run.yaml:2: trainer is not a section, and nothing here is called use_v1, v1." in found
 
 
-def test_a_name_that_looks_like_nothing_lists_the_keys_of_its_section() -> None:
+def test_a_name_that_resembles_no_key_lists_the_keys_of_its_section() -> None:
     with pytest.raises(ConfigErrors, match=r"rollout\.zzz is not a key\. Keys of rollout: sampler, "):
         load_mapping({**MINIMAL, "rollout": {"zzz": 1}})
 

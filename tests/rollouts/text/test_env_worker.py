@@ -111,7 +111,7 @@ def test_members_of_a_mixture_do_not_train_on_the_questions_of_another(tmp_path:
     assert [member.num_tasks for member in worker.facts("train").members] == [5, 2]
     assert worker.facts("train").notes == {"skipped_rows": 0, f"a: {LEFT_OUT}": 1, f"b: {LEFT_OUT}": 2}
     worker.close()
-    with pytest.raises(DatasetError, match=r"all 2 training questions are also asked in the evaluation"):
+    with pytest.raises(DatasetError, match=r"all 2 training questions are also in the evaluation"):
         math_worker(True, ("", held_out, one | {"path": questions(tmp_path / "d.jsonl", range(9))})).facts("train")
 
 

@@ -22,7 +22,7 @@ RewardMode = Literal["sparse", "dense"]
 
 _INSTRUCTION_LENGTH = 48
 _LETTERS = "abcdefghijklmnopqrstuvwxyz "
-_PICTURE = 256  # pixels of what people look at
+_PICTURE = 256  # pixels of films
 
 
 class TabletopEnv(gymnasium.Env):
@@ -84,7 +84,7 @@ class TabletopEnv(gymnasium.Env):
         self._dense = reward_mode == "dense"
         self._whole_way = self._way = 0.0
         self.draws_observations = True
-        """While it is false, observations have an empty image: nobody will look at it."""
+        """While it is false, observations have an empty image: it will not be used."""
         self._empty = np.zeros((image_size, image_size, 3), dtype=np.uint8)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Dict(
@@ -150,4 +150,4 @@ class TabletopEnv(gymnasium.Env):
         }
 
     def _frame(self, size: int) -> np.ndarray:
-        return draw(size, self._world.tip, self._world.bodies, self._start.looks)
+        return draw(size, self._world.tip, self._world.bodies, self._start.kinds)

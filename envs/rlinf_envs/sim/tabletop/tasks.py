@@ -40,7 +40,7 @@ class Start:
     """A start state: a function of split and number alone."""
 
     world: World
-    looks: tuple[tuple[str, str], ...]
+    kinds: tuple[tuple[str, str], ...]
     """(colour, shape) of each body, all different."""
     goal: Goal
 
@@ -51,13 +51,13 @@ def start_state(task: Task, split: Split, number: int, bodies: int, clear_ways: 
     ``clear_ways``: the tip can go straight to each body, past the others by a body's radius or more.
     """
     draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence([_SPLITS[split], number])))
-    kinds = [(colour, shape) for colour in COLOURS for shape in SHAPES]
-    looks = tuple(kinds[int(kind)] for kind in draw.permutation(len(kinds))[:bodies])
-    goal = _goal(task, draw, looks)
+    all_kinds = [(colour, shape) for colour in COLOURS for shape in SHAPES]
+    kinds = tuple(all_kinds[int(kind)] for kind in draw.permutation(len(all_kinds))[:bodies])
+    goal = _goal(task, draw, kinds)
     while True:
         placed = _scatter(draw, bodies)
         if (goal.side is None or not solved(goal, placed, set())) and (not clear_ways or _ways_are_clear(placed)):
-            return Start(placed, looks, goal)
+            return Start(placed, kinds, goal)
 
 
 def other_goal(start: Start) -> Start:
@@ -68,12 +68,12 @@ def other_goal(start: Start) -> Start:
     """
     sides = list(SPLITS)
     side = start.goal.side
-    if len(start.looks) == 1 and side is None:
+    if len(start.kinds) == 1 and side is None:
         raise ValueError("a table with one body has no other goal: set bodies to 2 or more")
-    body = (start.goal.body + 1) % len(start.looks)
-    for turned in range(len(start.looks) == 1, len(sides)):
+    body = (start.goal.body + 1) % len(start.kinds)
+    for turned in range(len(start.kinds) == 1, len(sides)):
         to = None if side is None else sides[(sides.index(side) + turned) % len(sides)]
-        goal = Goal(body, to, _words(start.looks[body], to))
+        goal = Goal(body, to, _words(start.kinds[body], to))
         if side is None or not solved(goal, start.world, set()):
             break
     return replace(start, goal=goal)
@@ -92,14 +92,14 @@ def spoilt(goal: Goal, touched: set[int]) -> bool:
     return goal.side is None and bool(touched - {goal.body})
 
 
-def _goal(task: Task, draw: np.random.Generator, looks: tuple[tuple[str, str], ...]) -> Goal:
-    body = int(draw.integers(len(looks)))
+def _goal(task: Task, draw: np.random.Generator, kinds: tuple[tuple[str, str], ...]) -> Goal:
+    body = int(draw.integers(len(kinds)))
     side = None if task == "touch" else list(SPLITS)[int(draw.integers(len(SPLITS)))]
-    return Goal(body, side, _words(looks[body], side))
+    return Goal(body, side, _words(kinds[body], side))
 
 
-def _words(look: tuple[str, str], side: str | None) -> str:
-    name = " ".join(look)
+def _words(kind: tuple[str, str], side: str | None) -> str:
+    name = " ".join(kind)
     return f"touch the {name}" if side is None else f"push the {name} to the {side} edge"
 
 

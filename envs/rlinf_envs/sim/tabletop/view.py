@@ -41,11 +41,11 @@ def _triangle(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 _OUTLINES: dict[str, Distance] = {"disc": _disc, "square": _square, "triangle": _triangle}
 
 
-def draw(size: int, tip: np.ndarray, bodies: np.ndarray, looks: tuple[tuple[str, str], ...]) -> np.ndarray:
+def draw(size: int, tip: np.ndarray, bodies: np.ndarray, kinds: tuple[tuple[str, str], ...]) -> np.ndarray:
     """uint8 [size, size, 3]; the near edge is the bottom row, the tip lies above everything."""
     image = np.empty((size, size, 3), dtype=np.float32)
     image[:] = _TABLE
-    for centre, (colour, shape) in zip(bodies, looks, strict=True):
+    for centre, (colour, shape) in zip(bodies, kinds, strict=True):
         _paint(image, centre, BODY_RADIUS, _OUTLINES[shape], _RGB[colour])
     _paint(image, tip, TIP_RADIUS, _disc, _TIP)
     return (image + 0.5).astype(np.uint8)

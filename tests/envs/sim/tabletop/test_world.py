@@ -68,9 +68,9 @@ def test_one_number_is_one_start_and_the_splits_share_none(task: Any) -> None:
     by_seed, _ = env.reset(seed=11)
     repeated, _ = make(task=task).reset(seed=11)
     assert all(np.array_equal(by_seed[key], repeated[key]) for key in by_seed)
-    places = {split: _layouts(task, split) for split in ("train", "eval")}
-    assert len(places["train"]) == len(places["eval"]) == 100
-    assert not places["train"] & places["eval"]
+    layouts = {split: _layouts(task, split) for split in ("train", "eval")}
+    assert len(layouts["train"]) == len(layouts["eval"]) == 100
+    assert not layouts["train"] & layouts["eval"]
 
 
 def test_a_start_that_does_not_exist_is_refused() -> None:
@@ -195,11 +195,11 @@ def test_dense_rewards_are_shares_of_the_way_and_count_a_wrong_body() -> None:
 
 def test_the_instruction_names_the_goal_and_the_picture_shows_it() -> None:
     start = start_state("touch", "train", 3, 3)
-    colour, shape = start.looks[start.goal.body]
+    colour, shape = start.kinds[start.goal.body]
     assert start.goal.instruction == f"touch the {colour} {shape}"
     size = 64
-    image = draw(size, start.world.tip, start.world.bodies, start.looks)
-    for centre, (name, _) in zip(start.world.bodies, start.looks, strict=True):
+    image = draw(size, start.world.tip, start.world.bodies, start.kinds)
+    for centre, (name, _) in zip(start.world.bodies, start.kinds, strict=True):
         pixel = image[int((1 - centre[1]) * size), int(centre[0] * size)].astype(int)
         strongest = {"red": 0, "green": 1, "blue": 2}.get(name)
         if strongest is not None:

@@ -1,4 +1,4 @@
-"""Where tests are: beside no code, but under the same path as the module that they test."""
+"""Locations of tests: under the same path as the module that they test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def modules_of(folder: Path) -> set[str]:
     first, *rest = folder.parts or ("",)
     source = own[first] / Path(*rest) if first in own else ROOT / "rlinf" / folder
     found = {path.stem for path in source.glob("*.py")} | {path.name for path in source.glob("*/")}
-    # Two modules of one name in different packages: the test's name says whose it is.
+    # Two modules of one name in different packages: the test's name includes its package.
     return found | {f"{folder.name}_{name}" for name in found}
 
 
@@ -36,23 +36,23 @@ def test_a_test_is_named_after_the_module_that_it_tests() -> None:
     """`test_MODULE.py`, or `test_MODULE_ASPECT.py` where a module has several files."""
     lost = []
     for path in sorted(TESTS.rglob("test_*.py")):
-        place = path.relative_to(TESTS)
-        if place.parts[0] in OF_MANY_MODULES or "node_modules" in place.parts:
+        path_in_tests = path.relative_to(TESTS)
+        if path_in_tests.parts[0] in OF_MANY_MODULES or "node_modules" in path_in_tests.parts:
             continue
         name = path.stem.removeprefix("test_")
-        if not any(name == module or name.startswith(f"{module}_") for module in modules_of(place.parent)):
-            lost.append(str(place))
+        if not any(name == module or name.startswith(f"{module}_") for module in modules_of(path_in_tests.parent)):
+            lost.append(str(path_in_tests))
     assert not lost, "\n".join(lost)
 
 
-def test_what_several_tests_import_has_a_place_of_its_own() -> None:
+def test_what_several_tests_import_is_in_a_folder_of_its_own() -> None:
     """Everything else in tests/ is a test, a conftest.py, or data; tests import helpers by their short names."""
     helpers = [
         path.relative_to(TESTS)
         for path in TESTS.rglob("*.py")
         if not path.name.startswith("test_") and path.name != "conftest.py" and "node_modules" not in path.parts
     ]
-    lost = [str(place) for place in helpers if place.parts[0] not in HELPERS and "peers" not in place.parts]
+    lost = [str(path) for path in helpers if path.parts[0] not in HELPERS and "peers" not in path.parts]
     assert not lost, "\n".join(lost)
 
 
