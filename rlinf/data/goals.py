@@ -30,7 +30,7 @@ class GoalRewards(NamedTuple):
 
 
 class GoalEnvironment(Protocol):
-    """A vector environment that can be asked about goals."""
+    """A vector environment that computes rewards of goals."""
 
     def goal_rewards(self, achieved: np.ndarray, desired: np.ndarray) -> GoalRewards:
         """Compute rewards for goals [n, ...] that were achieved by a step and desired."""

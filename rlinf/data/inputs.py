@@ -107,7 +107,7 @@ class TextInputs(Inputs):
     response_lengths: Tensor
     """[B] int64."""
     labels: Tensor | None = None
-    """[B, T] float32, for a reward model: what its scores are to say."""
+    """[B, T] float32, for a reward model: the targets of its scores."""
     pictures: Tensor | None = None
     """[B, W] uint8, where a row has pictures: their addresses (:mod:`rlinf.data.pictures`), a line each, then 0."""
     hinted_ids: Tensor | None = None
@@ -115,8 +115,8 @@ class TextInputs(Inputs):
     hinted_lengths: Tensor | None = None
     """[B] int64; 0: the row has no hint."""
     routes: Tensor | None = None
-    """[B, L, E] int16: the experts that the sampler sent each token to, by its place in prompt and response together,
-    layer after layer (:mod:`rlinf.models.routing`); -1 where they are not known."""
+    """[B, L, E] int16: the experts that the sampler sent each token to, by its position in prompt and response
+    together, layer after layer (:mod:`rlinf.models.routing`); -1 where they are not known."""
 
     def hinted(self) -> tuple[TextInputs, Tensor]:
         """Return the same responses behind the prompts with hints, and which rows have one [B] bool.
@@ -190,7 +190,7 @@ class ObservationInputs(Inputs):
     observations: Mapping[str, Tensor]
     """[B, T, ...] by leaf (:mod:`rlinf.data.spaces`): ``observation``, or ``observation.<key>`` of Dict spaces."""
     next_observations: Mapping[str, Tensor] = field(default_factory=dict)
-    """[B, T, ...] after each decision, by the same names; only a replay buffer asks for them."""
+    """[B, T, ...] after each decision, by the same names; only a replay buffer requires them."""
     episode_starts: Tensor | None = None
     """[B, T] bool, for recurrent policies: the decision is the first of its episode."""
     recurrent_state: Tensor | None = None
@@ -198,8 +198,8 @@ class ObservationInputs(Inputs):
     executed: Tensor | None = None
     """[B, T, K] bool, for chunks of K actions: those that were carried out before the episode ended."""
     row_refs: Tensor | None = None
-    """[B, T] int64, where some leaves lie apart from the batch: the row of a source that has them, with the number of
-    the source in the upper half; -1 where there is no decision."""
+    """[B, T] int64, where some leaves are stored outside the batch: the row of a source that has them, with the number
+    of the source in the upper half; -1 where there is no decision."""
     sources: tuple[LeafSource, ...] = ()
     """Known to the driver alone."""
 
@@ -243,10 +243,10 @@ class ObservationInputs(Inputs):
         ]
         return cls(**_observation_fields(_joined([part.named() for part in moved])), sources=sources)
 
-    def with_row_refs(self, names: Collection[str], places: Tensor) -> Self:
-        """Return the inputs without these leaves, which are stored separately, at the references ``places`` [B, T]."""
+    def with_row_refs(self, names: Collection[str], refs: Tensor) -> Self:
+        """Return the inputs without these leaves, which are stored separately, at the references ``refs`` [B, T]."""
         here = {name: tensor for name, tensor in self.named().items() if name not in names}
-        return type(self)(**_observation_fields({**here, "row_refs": places}))
+        return type(self)(**_observation_fields({**here, "row_refs": refs}))
 
     def requested_rows(self) -> list[tuple[int, Tensor]]:
         """List (number of a source, its rows [n]) for the decisions here, in their order; empty without references.
@@ -300,13 +300,13 @@ def picture_column(rows: Sequence[Sequence[str]]) -> Tensor:
     return torch.frombuffer(padded, dtype=torch.uint8).view(len(lines), width)
 
 
-def numbered_among(sources: Sequence[Any], own: Sequence[Any], places: Tensor) -> Tensor:
-    """``places`` of rows in ``own`` sources, as places in ``sources``, which have all of those among them."""
+def numbered_among(sources: Sequence[Any], own: Sequence[Any], refs: Tensor) -> Tensor:
+    """Renumber references ``refs`` to rows of ``own`` sources as references to ``sources``, which contain ``own``."""
     if not own:
-        return places
+        return refs
     numbers = torch.tensor([sources.index(source) for source in own])
-    moved = (numbers[(places >> ROW_BITS).clamp(min=0)] << ROW_BITS) + (places & (1 << ROW_BITS) - 1)
-    return torch.where(places < 0, -1, moved)
+    moved = (numbers[(refs >> ROW_BITS).clamp(min=0)] << ROW_BITS) + (refs & (1 << ROW_BITS) - 1)
+    return torch.where(refs < 0, -1, moved)
 
 
 def named_inputs(named: Mapping[str, Tensor]) -> Inputs:

@@ -65,8 +65,8 @@ class SampleRequest:
     key: tuple[int, ...]
     prefix: Sequence[int] = ()
     group: int | None = None
-    """In a session all requests of a group go to the same sampler, turn after turn, since its cache has what was said
-    before. None: any sampler."""
+    """In a session all requests of a group go to the same sampler, turn after turn, since its cache has the earlier
+    turns. None: any sampler."""
     first_sample: int = 0
     pictures: tuple[str, ...] = ()
     """Addresses of the pictures in ``prompt_ids``, in their order (:mod:`rlinf.data.pictures`)."""
@@ -102,9 +102,9 @@ class Completion:
         return cls(request_id, sample_index, TokenArray.ints(), TokenArray.floats(), reason, TokenArray.ints())
 
 
-WeightForm = Literal["merged", "apart", "changing"]
-"""How weights travel: low-rank adapters added to their layers, everything with adapters apart from their layers, or of
-that alone what training changes."""
+WeightForm = Literal["merged", "separate", "changing"]
+"""How weights travel: low-rank adapters added to their layers, everything with adapters separate from their layers, or
+of that alone what training changes."""
 
 
 @dataclass(frozen=True)

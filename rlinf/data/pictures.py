@@ -5,7 +5,7 @@ has. So whatever is keyed by a text, or compares texts, is keyed by the pictures
 the picture's bytes, or a ``file:`` URI with a digest: pictures of data sets stay in their files.
 
 In token ids a picture is a run of negative numbers, made from the digest of its address. No tokenizer and no sampler
-gives such an id, so a sequence of ids says by itself which of its positions are pictures, and of which ones: two
+gives such an id, so a sequence of ids itself shows which of its positions are pictures, and of which ones: two
 prompts with the same words and different pictures are different ids.
 
 No torch here: the workers that grade import it.
@@ -44,7 +44,7 @@ _OPENED = 64
 
 
 class PictureError(UserError, ValueError):
-    """An observation that is no text with pictures, or a picture that cannot be read; the message says why."""
+    """An observation that is no text with pictures, or a picture that cannot be read; the message names the reason."""
 
 
 def observed(observation: Any) -> str:
@@ -179,14 +179,14 @@ def pieces(text: str) -> list[str]:
 
 
 def replaced(text: str, by: Any) -> str:
-    """``text`` with ``by`` (a text, or a function of the address) in the place of each picture."""
+    """``text`` with ``by`` (a text, or a function of the address) instead of each picture."""
     if _OPEN not in text:
         return text
     return _MARK.sub((lambda _: by) if isinstance(by, str) else lambda result: by(result[1]), text)
 
 
 def described(text: str) -> str:
-    """Return the text for people, with the size of each picture in its place."""
+    """Return the text for people, with the size of each picture instead of it."""
 
     def size(uri: str) -> str:
         try:
@@ -236,7 +236,7 @@ def _content(uri: str) -> bytes:
 
 
 def _whole(content: bytes, picture: Image | None = None) -> Image:
-    """Return the picture of a file in RGB; transparent places are white."""
+    """Return the picture of a file in RGB; transparent pixels are white."""
     try:
         picture = _decoded(content) if picture is None else picture
         if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
@@ -267,7 +267,7 @@ def for_page(text: str, side: int = 256) -> str:
 
 
 def with_other_pictures(texts: Sequence[str], *, which: Literal["blank", "swapped"], offset: int) -> list[str]:
-    """Texts with other pictures: of one colour and the same size, or those of the text ``offset`` places later."""
+    """Texts with other pictures: of one colour and the same size, or those of the text ``offset`` positions later."""
 
     def blank(uri: str) -> str:
         width, height = opened(uri).size

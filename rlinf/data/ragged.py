@@ -100,8 +100,8 @@ class RemoteArray(TokenArray[Number]):
 class LazyText:
     """The text of a response that is elsewhere: ``str`` fetches and decodes it."""
 
-    def __init__(self, tokens: TokenArray[int], said: Callable[[Sequence[int]], str]) -> None:
-        self._tokens, self._said = tokens, said
+    def __init__(self, tokens: TokenArray[int], decode: Callable[[Sequence[int]], str]) -> None:
+        self._tokens, self._decode = tokens, decode
 
     def __str__(self) -> str:
-        return self._said(self._tokens)
+        return self._decode(self._tokens)

@@ -64,7 +64,7 @@ class StepShard:
     """One rank's part of an optimiser step, or of an evaluation."""
 
     micro_batches: tuple[Tensor, ...]
-    """Each [b'], integers: rows by their place in the batch that is here."""
+    """Each [b'], integers: rows by their index in the batch that is here."""
     passes: int
     """How many micro-batches to run: beyond those above, some in which nothing counts."""
 

@@ -72,7 +72,7 @@ def write_observation(target: Arrays, row: int, observation: object) -> None:
         if isinstance(entry, str):
             leaf[row] = text_bytes(entry, leaf.shape[1], name)
         elif np.shape(entry) != leaf.shape[1:]:
-            raise ValueError(f"{name} has shape {np.shape(entry)}: the observation space says {leaf.shape[1:]}")
+            raise ValueError(f"{name} has shape {np.shape(entry)}: the observation space has {leaf.shape[1:]}")
         else:
             leaf[row] = exactly(entry, leaf.dtype, name)
 
@@ -83,7 +83,7 @@ def require_entries(entries: Mapping[str, Any], target: Mapping[str, Any]) -> No
         return
     lacks, more = sorted(target.keys() - entries.keys()), sorted(entries.keys() - target.keys())
     words = [f"{verb} {', '.join(names)}" for verb, names in (("lacks", lacks), ("has", more)) if names]
-    raise SpaceError(f"an observation {' and '.join(words)}: the observation space says otherwise")
+    raise SpaceError(f"an observation {' and '.join(words)}: its observation space differs")
 
 
 def exactly(values: Any, dtype: np.dtype, name: str) -> np.ndarray:

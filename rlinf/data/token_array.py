@@ -55,16 +55,16 @@ class TokenArray(Sequence[Number], Generic[Number]):
         return iter(self.array.tolist())
 
     @overload
-    def __getitem__(self, place: int) -> Number: ...
+    def __getitem__(self, index: int) -> Number: ...
 
     @overload
-    def __getitem__(self, place: slice) -> TokenArray[Number]: ...
+    def __getitem__(self, index: slice) -> TokenArray[Number]: ...
 
-    def __getitem__(self, place: int | slice) -> Number | TokenArray[Number]:
-        if isinstance(place, slice) and place.indices(len(self)) == (0, len(self), 1):
+    def __getitem__(self, index: int | slice) -> Number | TokenArray[Number]:
+        if isinstance(index, slice) and index.indices(len(self)) == (0, len(self), 1):
             return self
-        result = self.array[place]
-        return TokenArray(result) if isinstance(place, slice) else result.item()
+        result = self.array[index]
+        return TokenArray(result) if isinstance(index, slice) else result.item()
 
     def __add__(self, other: Iterable[Number]) -> TokenArray[Number]:
         if not len(self):

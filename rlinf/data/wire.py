@@ -21,7 +21,7 @@ _LENGTHS = f"{_INPUT}response_lengths"
 _ALIGNMENT = 8
 _TOKENS, _MASK = "actions", "mask"
 _VALID, _TRUNCATED, _ON_POLICY = "lengths", "truncated_rows", "on_policy"
-"""Sent in the place of flags [B, T], when a row's mask is true over all of its response or nowhere."""
+"""Sent instead of flags [B, T], when a row's mask is true over all of its response or nowhere."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _named(rows: Rows) -> dict[str, Tensor]:
         del columns["policy_version"]
     inputs = {_INPUT + name: tensor for name, tensor in here.inputs.named().items()}
     valid, lengths = here.valid_counts, inputs[_LENGTHS]
-    # Scale: most rows of text are valid throughout, and a number a row says that.
+    # Scale: most rows of text are valid throughout, and a number a row suffices for that.
     if isinstance(here, Batch) and bool(((valid == lengths) | (valid == 0)).all()):
         columns[_VALID] = valid
         del columns[_MASK]

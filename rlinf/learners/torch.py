@@ -279,7 +279,7 @@ class TorchLearner(Replica, Offloadable):
         changing: list[tuple[str, Tensor]] = []
         for name, tensor, changes in policy.separate_weights():
             (changing if changes else fixed).append((name, tensor))
-        return [fixed, changing] if form == "apart" else [changing]
+        return [fixed, changing] if form == "separate" else [changing]
 
     def _weight_runs(self, bucket_bytes: int | None, form: WeightForm = "merged") -> list[list[str]]:
         """Return the names of each part; those of one adapter are in the same part."""

@@ -137,4 +137,4 @@ def _server(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
 
 
 SAMPLERS: dict[str, Callable[[RolloutConfig, SamplerSpec], Sampler]] = {"hf": _hf, "vllm": _vllm, "server": _server}
-"""A new sampler is one file and one entry here; one of somebody's own is ``module:name`` of such a function."""
+"""A new sampler is one file and one entry here; a user's own is ``module:name`` of such a function."""

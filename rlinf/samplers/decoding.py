@@ -315,5 +315,5 @@ class DecodeBatch:
                     tensor[targets] = tensor[sources]
                 setattr(self, name, tensor[:kept])
         if self._cache is not None:
-            self._cache.fill_places(targets, sources, kept)
+            self._cache.move_rows(targets, sources, kept)
         self._next_limit = min(row.limit for row in self.rows)

@@ -56,7 +56,7 @@ class EchoServer:
                 result[row, : len(logprobs)] = torch.tensor(logprobs)
         return torch.where(batch.mask, result, 0.0)
 
-    def _asked(self, body: Mapping[str, Any]) -> Any:
+    def _answer(self, body: Mapping[str, Any]) -> Any:
         """Return the server's answer; retry a connection that breaks off, since a request changes nothing there."""
         for left in reversed(range(_TRIES)):
             try:
@@ -78,7 +78,7 @@ class EchoServer:
             "echo": True,
             "logprobs": 1,
         }
-        (choice,) = self._asked(body)["choices"]
+        (choice,) = self._answer(body)["choices"]
         logprobs = choice["logprobs"]["token_logprobs"][len(prompt) : len(prompt) + len(response)]
         if len(logprobs) != len(response) or None in logprobs:
             raise ServerError(f"{self._server.base} does not echo the log-probabilities of a prompt's tokens")

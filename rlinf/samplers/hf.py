@@ -178,9 +178,9 @@ class HFSampler(SessionSampler):
         self._version = update.version
         return metrics
 
-    def held_digests(self, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
-        """Read back the requested weights (``asked``) from the model."""
-        return held_digests(by_expert(self._model.state_dict(keep_vars=True).items()), asked)
+    def held_digests(self, requests: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
+        """Read back the requested weights (``requests``) from the model."""
+        return held_digests(by_expert(self._model.state_dict(keep_vars=True).items()), requests)
 
     def sleep(self) -> None:
         """Move the weights to host memory (nothing to do on a CPU), and free the cache. :meth:`load` works asleep."""
@@ -242,14 +242,14 @@ class HFEngine:
         self._rows, self._version, self._most, self._max_model_len = rows, version, most, max_model_len
         self._on_close = on_close
         self._waiting: deque[DecodedRow] = deque()
-        self._asked: set[int] = set()
+        self._request_ids: set[int] = set()
 
     @property
     def running(self) -> int:
         return len(self._waiting) + len(self._rows)
 
     def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        self._asked.update(request.request_id for request in requests)
+        self._request_ids.update(request.request_id for request in requests)
         rows, done = rows_of(requests, self._max_model_len)
         self._waiting += rows
         return done
@@ -268,5 +268,5 @@ class HFEngine:
 
     def end_session(self) -> None:
         self._waiting.clear()
-        self._rows.remove(self._asked)
+        self._rows.remove(self._request_ids)
         self._on_close()

@@ -59,14 +59,14 @@ class _BufferedLayer(DynamicLayer):
         self._rows = beam_idx.shape[0]
         self._view()
 
-    def fill_places(self, places: Tensor, sources: Tensor, rows: int) -> None:
-        """Copy rows ``sources`` to ``places`` (int64, equal lengths) and drop all but the first ``rows`` rows."""
+    def move_rows(self, targets: Tensor, sources: Tensor, rows: int) -> None:
+        """Copy rows ``sources`` to ``targets`` (int64, equal lengths) and drop all but the first ``rows`` rows."""
         if self._buffers is None:
             return
         for buffer in self._buffers:
             # Only the used part moves; the buffers' tails hold nothing yet.
             used = buffer[:, :, : self._length]
-            used.index_copy_(0, places, used.index_select(0, sources))
+            used.index_copy_(0, targets, used.index_select(0, sources))
         self._rows = rows
         self._view()
 
@@ -94,16 +94,16 @@ class RowCache(DynamicCache):
         for layer in self.layers:
             layer.reorder_cache(cast(LongTensor, index))
 
-    def fill_places(self, places: Tensor, sources: Tensor, rows: int) -> None:
-        """Move rows ``sources`` to ``places`` and keep the first ``rows``; this costs what the moved rows cost."""
+    def move_rows(self, targets: Tensor, sources: Tensor, rows: int) -> None:
+        """Move rows ``sources`` to ``targets`` and keep the first ``rows``; this costs what the moved rows cost."""
         order: Tensor | None = None
         for layer in self.layers:
             if isinstance(layer, _BufferedLayer):
-                layer.fill_places(places, sources, rows)
+                layer.move_rows(targets, sources, rows)
                 continue
             if order is None:
-                order = torch.arange(rows, device=places.device)
-                order[places] = sources
+                order = torch.arange(rows, device=targets.device)
+                order[targets] = sources
             layer.reorder_cache(cast(LongTensor, order))
 
 

@@ -31,12 +31,12 @@ class PolicyWorker:
         """Load weights and statistics; every later answer follows them."""
         return self._weights.take(self._policy, update)
 
-    def held_digests(self, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
-        """Read back the requested weights and statistics (``asked``) from the policy."""
-        return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
+    def held_digests(self, requests: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
+        """Read back the requested weights and statistics (``requests``) from the policy."""
+        return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), requests)
 
-    def answer(self, ask: PolicyRequest) -> tuple[Any, float]:
+    def answer(self, request: PolicyRequest) -> tuple[Any, float]:
         """Return the answer, and the seconds that it took."""
         began = time.perf_counter()
-        answer = answer_to(self._policy, ask, self._device)
+        answer = answer_to(self._policy, request, self._device)
         return answer, time.perf_counter() - began

@@ -40,7 +40,7 @@ def check_requests(requests: Sequence[SampleRequest]) -> None:
             raise ValueError(f"{name} appears twice: request_id must be unique among the requests of a call")
         seen.add(request.request_id)
         if not request.prompt_ids:
-            raise ValueError(f"{name} has an empty prompt: at least one token (a BOS token, say) is needed")
+            raise ValueError(f"{name} has an empty prompt: at least one token (for example BOS) is needed")
         if request.n < 1 or (request.prefix and request.n != 1):
             raise ValueError(f"{name} has n={request.n}: n is at least 1, and exactly 1 with a prefix")
 

@@ -163,10 +163,10 @@ class ServerSampler(SessionSampler):
             self._version, self._pushed = update.version, True
         return figures(tensors, time.perf_counter() - started)
 
-    def held_digests(self, asked: Mapping[str, DigestRequest]) -> Digests | str:
-        """Read back the requested weights (``asked``) from the server; return a sentence if it cannot do that."""
+    def held_digests(self, requests: Mapping[str, DigestRequest]) -> Digests | str:
+        """Read back the requested weights (``requests``) from the server; return a sentence if it cannot do that."""
         try:
-            return server_digests.held(self._server, asked)
+            return server_digests.held(self._server, requests)
         except ServerError as error:
             return (
                 f"{self._server.base} does not read its weights back; it needs --worker-extension-cls "

@@ -170,11 +170,12 @@ class ServerEngine:
             if missing:
                 raise ServerError(f"{self._server.base} ended an answer with {missing} responses unfinished")
             return
-        asked, read = self._questions[name].prompt_tokens, event.get("prompt_token_ids")
-        if asked is not None and read is not None and len(read) != asked:
+        expected, read = self._questions[name].prompt_tokens, event.get("prompt_token_ids")
+        if expected is not None and read is not None and len(read) != expected:
             raise ServerError(
-                f"{self._server.base} makes {len(read)} tokens of a prompt with pictures, and this run {asked}: start "
-                "it with the run's image processor (vllm serve --mm-processor-kwargs, or its preprocessor_config.json)"
+                f"{self._server.base} makes {len(read)} tokens of a prompt with pictures, and this run {expected}: "
+                "start it with the run's image processor (vllm serve --mm-processor-kwargs, or its "
+                "preprocessor_config.json)"
             )
         for choice in event["choices"]:
             self._grow((name, choice["index"]), choice)

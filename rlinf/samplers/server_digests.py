@@ -13,18 +13,18 @@ from rlinf.models.weight_digest import DigestRequest, Digests, TensorDigest
 from rlinf.samplers.server_http import Server, ServerError
 
 
-def held(server: Server, asked: Mapping[str, DigestRequest]) -> Digests:
+def held(server: Server, requests: Mapping[str, DigestRequest]) -> Digests:
     """Return the digests of what the first worker of ``server`` computes with.
 
     Raises:
         ServerError: it has no such call, or answers otherwise.
     """
-    requested = json.dumps({name: [one.salt, one.shape] for name, one in asked.items()})
-    answer = server.call(f"{server.root}/collective_rpc", {"method": "held_encoded", "args": [requested]})
+    encoded = json.dumps({name: [one.salt, one.shape] for name, one in requests.items()})
+    answer = server.call(f"{server.root}/collective_rpc", {"method": "held_encoded", "args": [encoded]})
     results = answer.get("results") if isinstance(answer, dict) else None
     if not (isinstance(results, list) and results and isinstance(results[0], dict)):
         raise ServerError(f"{server.base} answered held_encoded with {str(answer)[:80]!r}")
-    return {name: _decoded(asked[name], one) for name, one in results[0].items() if name in asked}
+    return {name: _decoded(requests[name], one) for name, one in results[0].items() if name in requests}
 
 
 def encoded_digests(digests: Mapping[str, TensorDigest | None]) -> dict[str, Any]:
@@ -35,8 +35,8 @@ def encoded_digests(digests: Mapping[str, TensorDigest | None]) -> dict[str, Any
     }
 
 
-def _decoded(asked: DigestRequest, plain: Any) -> TensorDigest | None:
+def _decoded(request: DigestRequest, plain: Any) -> TensorDigest | None:
     if plain is None:
         return None
     dtype, every, numbers = plain
-    return TensorDigest(asked.shape, dtype, asked.salt, np.frombuffer(base64.b64decode(numbers)), every=every)
+    return TensorDigest(request.shape, dtype, request.salt, np.frombuffer(base64.b64decode(numbers)), every=every)

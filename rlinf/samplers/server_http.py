@@ -107,7 +107,7 @@ class EventStream:
                 yield event
             raise ServerError(f"{self._url} hung up in the middle of an answer: did the server die?")
         except Exception as error:
-            # Whoever hung up does not care how the reading ended.
+            # After a hang-up it does not matter how the reading ended.
             if not self._exchange.closed:
                 _explain(self._url, self._timeout_s, error)
                 raise

@@ -24,7 +24,7 @@ class Sight:
     reader: PictureReader
     excluded: tuple[int, ...]
     placeholder: int | None = None
-    """The vocabulary's own token for a picture's features, which model servers look for."""
+    """The vocabulary's own token for a picture's features, which model servers search for."""
 
     def inputs(self, model: Any, ids: Tensor, mask: Tensor, pictures: Sequence[Sequence[str]]) -> dict[str, Any]:
         """Return the decoder's inputs for left-padded prompts ``ids`` [B, n], of which ``mask`` [B, n] are tokens."""
@@ -43,7 +43,7 @@ class Sight:
         return without(OutputLayer.of(model)(output.last_hidden_state[:, -1]), self.excluded)
 
 
-def picture_places(tokens: Sequence[int], pictures: Sequence[str], reader: PictureReader) -> list[tuple[int, int]]:
+def picture_spans(tokens: Sequence[int], pictures: Sequence[str], reader: PictureReader) -> list[tuple[int, int]]:
     """(start, end) of the features of each picture in a prompt, from the first to behind the last.
 
     Raises:
@@ -60,10 +60,10 @@ def picture_places(tokens: Sequence[int], pictures: Sequence[str], reader: Pictu
 def with_placeholders(
     tokens: Sequence[int], pictures: Sequence[str], reader: PictureReader, placeholder: int
 ) -> list[int]:
-    """Return a prompt with one ``placeholder`` in the place of each picture, as model servers take it."""
+    """Return a prompt with one ``placeholder`` instead of each picture, as model servers take it."""
     results: list[int] = []
     taken = 0
-    for uri, (start, end) in zip(pictures, picture_places(tokens, pictures, reader), strict=True):
+    for uri, (start, end) in zip(pictures, picture_spans(tokens, pictures, reader), strict=True):
         if reader.family.framed:
             # The server writes the marks around the features too.
             frame = [isinstance(part, int) for part in reader.pixels(uri).frame]

@@ -80,7 +80,7 @@ def slot_attention(window: Window, query: Tensor, keys: Tensor, values: Tensor, 
     """
     _, heads, width, size = query.shape
     kv_heads = keys.shape[1]
-    # The heads that share keys stand in the place of query positions: the same arithmetic, no copy of the keys.
+    # The heads that share keys take the axis of the query positions: the same arithmetic, no copy of the keys.
     grouped = query[0].transpose(0, 1).reshape(width, kv_heads, heads // kv_heads, size)
     outputs = []
     for segment, mask in zip(window.segments, window.masks, strict=True):

@@ -74,7 +74,7 @@ def sampler_spec(
         architecture.architectures = [_causal_class(architecture)]
         reader = picture_reader(architecture, None, policy.vision)
         if architecture.model_type == "qwen3_vl":
-            # transformers has no other order of the axes, and other engines ask.
+            # transformers has no other order of the axes, and other engines require it.
             architecture.get_text_config().rope_parameters["mrope_interleaved"] = True
         try:
             architecture.save_pretrained(model)

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 ENVIRONMENT: Mapping[str, str] = {
     # The engine runs in this process: it can be stepped, and weights reach it without a copy.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    # On a CPU compilation costs a quarter of a minute and gains nothing; threads are placed by whoever starts us.
+    # On a CPU compilation costs a quarter of a minute and gains nothing. The process that starts the engine binds
+    # threads to cores.
     "TORCH_COMPILE_DISABLE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_NO_USAGE_STATS": "1",
@@ -185,11 +186,11 @@ class VllmSampler(SessionSampler):
 
         completions = []
         processor = self._engine.output_processor
-        asked = [name for name, (request, _) in self._running.items() if request.request_id in request_ids]
+        requested = [name for name, (request, _) in self._running.items() if request.request_id in request_ids]
         # What the engine's last step finished, and the stream has yet to yield, is no longer known there.
-        names = [name for name in asked if processor.external_req_ids.get(name)]
+        names = [name for name in requested if processor.external_req_ids.get(name)]
         for name in names:
-            # Asked of the engine's own record of the request: only finished ones are reported by its steps.
+            # Read from the engine's own record of the request: its steps report only finished ones.
             (internal,) = processor.external_req_ids[name]
             partial = processor.request_states[internal].make_request_output([], None, FinishReason.ABORT, None)
             completions.append(self._completion(name, partial.outputs[0]))
@@ -238,12 +239,12 @@ class VllmSampler(SessionSampler):
             self._engine.set_weight_version(str(version))
             self._engine.reset_prefix_cache(reset_running_requests=True)
 
-    def held_digests(self, asked: Mapping[str, DigestRequest]) -> Digests:
-        """Read back the requested weights (``asked``) from the layers that compute with them.
+    def held_digests(self, requests: Mapping[str, DigestRequest]) -> Digests:
+        """Read back the requested weights (``requests``) from the layers that compute with them.
 
         Of an engine of several workers each has a part of most weights, and those are not read.
         """
-        answers: list[Digests] = self._engine.collective_rpc("held_digests", args=(dict(asked),))
+        answers: list[Digests] = self._engine.collective_rpc("held_digests", args=(dict(requests),))
         return answers[0]
 
     def sleep(self) -> None:

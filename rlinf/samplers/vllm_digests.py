@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from rlinf.models.weight_digest import DigestRequest, TensorDigest, places
 
 _EVERY = 8
-"""Of packed weights one place in this many is read: each costs the layer a token."""
+"""Of packed weights one position in this many is read: each costs the layer a token."""
 
 
-def read_digests(model: nn.Module, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest | None]:
-    """Compute the digests of the requested weights (``asked``); None for those in an unsupported form.
+def read_digests(model: nn.Module, requests: Mapping[str, DigestRequest]) -> dict[str, TensorDigest | None]:
+    """Compute the digests of the requested weights (``requests``); None for those in an unsupported form.
 
     Those are weights that are split over several workers, quantised ones, and experts.
     """
@@ -28,27 +28,27 @@ def read_digests(model: nn.Module, asked: Mapping[str, DigestRequest]) -> dict[s
     for part in owners.values():
         joined |= getattr(part, "packed_modules_mapping", {})
     mapper = getattr(model, "hf_to_vllm_mapper", None)
-    # A vision-language model has its parts in other places than checkpoints.
-    names = {name: name if mapper is None else mapper.get_rename_mapper().map_name(name) for name in asked}
-    here = {names[name]: one for name, one in asked.items()}
+    # A vision-language model has its parts under other names than checkpoints.
+    names = {name: name if mapper is None else mapper.get_rename_mapper().map_name(name) for name in requests}
+    here = {names[name]: one for name, one in requests.items()}
     with torch.inference_mode():
-        return {name: _read(owners, joined, names[name], here) for name in asked}
+        return {name: _read(owners, joined, names[name], here) for name in requests}
 
 
 def _read(
-    owners: Mapping[str, Any], joined: Mapping[str, Sequence[str]], name: str, asked: Mapping[str, DigestRequest]
+    owners: Mapping[str, Any], joined: Mapping[str, Sequence[str]], name: str, requests: Mapping[str, DigestRequest]
 ) -> TensorDigest | None:
     path, _, kind = name.rpartition(".")
-    one, first = asked[name], 0
+    one, first = requests[name], 0
     if path not in owners:
         stem, _, own = path.rpartition(".")
         whole = next((whole for whole, members in joined.items() if own in members), None)
         before = (
             [] if whole is None else [f"{stem}.{other}.{kind}" for other in joined[whole][: joined[whole].index(own)]]
         )
-        if whole is None or any(other not in asked for other in before):
+        if whole is None or any(other not in requests for other in before):
             return None
-        path, first = f"{stem}.{whole}", sum(asked[other].shape[0] for other in before)
+        path, first = f"{stem}.{whole}", sum(requests[other].shape[0] for other in before)
     layer = owners.get(path)
     if layer is None or not one.shape or getattr(layer, "tp_size", 1) > 1:
         return None

@@ -1,4 +1,4 @@
-"""Pictures in prompts for vLLM: pixels from the run's own reader, at the places that the prompt's record gives.
+"""Pictures in prompts for vLLM: pixels from the run's own reader, at the positions that the prompt's record gives.
 
 vLLM's processor of the model's family is not used for them. So a picture is the same numbers in the sampler as in the
 learner, and no placeholder is searched for.
@@ -13,7 +13,7 @@ import torch
 
 from rlinf.data.messages import SampleRequest
 from rlinf.data.pictures import digest
-from rlinf.samplers.sight import Sight, picture_places
+from rlinf.samplers.sight import Sight, picture_spans
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -51,7 +51,7 @@ class PicturePrompts:
         from vllm.multimodal.inputs import MultiModalKwargsItems, PlaceholderRange
 
         ranges = []
-        for start, end in picture_places(tokens, request.pictures, self._sight.reader):
+        for start, end in picture_spans(tokens, request.pictures, self._sight.reader):
             is_picture = torch.tensor([token < 0 for token in tokens[start:end]])
             ranges.append(PlaceholderRange(start, end - start, is_embed=None if bool(is_picture.all()) else is_picture))
         items = MultiModalKwargsItems({"image": [self._item(uri) for uri in request.pictures]})

@@ -63,7 +63,7 @@ class OrderingClient:
         self._order("update_weights", update_info=update_info)
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        """Let the samplers compute with what they have received; they know its version."""
+        """Let the samplers compute with what they have received; they have its version."""
         self._order("finish_weight_update")
 
     def abandon(self, reason: str) -> None:
@@ -78,10 +78,10 @@ class OrderingClient:
                 raise TransferError(f"sampler {index}: {problem}")
 
 
-def carry_out(store: Store, number: int, place: int, action: Callable[[str, dict[str, Any]], None]) -> tuple[str, str]:
+def carry_out(store: Store, number: int, index: int, action: Callable[[str, dict[str, Any]], None]) -> tuple[str, str]:
     """Wait for an order, carry it out by ``action`` and confirm it; return its name and what went wrong, if anything.
 
-    ``place``: the number of this sampler. Raises the store's error if no order comes in its time.
+    ``index``: that of this sampler. Raises the store's error if no order comes in its time.
     """
     name, options = json.loads(store.get(f"order/{number}"))
     if name == _ABANDON:
@@ -91,7 +91,7 @@ def carry_out(store: Store, number: int, place: int, action: Callable[[str, dict
         action(name, options)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-    store.set(f"done/{number}/{place}", problem)
+    store.set(f"done/{number}/{index}", problem)
     return name, problem
 
 

@@ -37,7 +37,7 @@ class WeightReceiver:
         use_native_kernels(self.model_runner.get_model())
 
     def exclude(self, ids: Sequence[int]) -> None:
-        """Take tokens out of the distribution, in the place of those of an earlier call."""
+        """Take tokens out of the distribution, instead of those of an earlier call."""
         model = self.model_runner.get_model()
         compute = self._all_logits = self._all_logits or model.compute_logits
 
@@ -69,16 +69,16 @@ class WeightReceiver:
         """Receive the same from shared memory, for workers that are processes of their own."""
         self.receive_weights(from_shared_memory(path))
 
-    def held_digests(self, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest | None]:
-        """Read back the requested weights (``asked``, Hugging Face names) from the layers that compute with them."""
-        return read_digests(self.model_runner.get_model(), asked)
+    def held_digests(self, requests: Mapping[str, DigestRequest]) -> dict[str, TensorDigest | None]:
+        """Read back the requested weights (``requests``, Hugging Face names) from the layers that compute with them."""
+        return read_digests(self.model_runner.get_model(), requests)
 
-    def held_encoded(self, asked: str) -> dict[str, Any]:
+    def held_encoded(self, encoded: str) -> dict[str, Any]:
         """Return the same as JSON for :func:`rlinf.samplers.server_digests.read_digests`: remote calls carry text."""
-        requested = {
-            name: DigestRequest(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(asked).items()
+        requests = {
+            name: DigestRequest(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(encoded).items()
         }
-        return encoded_digests(self.held_digests(requested))
+        return encoded_digests(self.held_digests(requests))
 
     def receive_encoded(self, text: str) -> None:
         """Keep some weights (base64 of the safetensors format) until :meth:`finish_encoded`."""

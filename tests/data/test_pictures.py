@@ -86,13 +86,13 @@ def test_a_file_that_changes_during_a_run_is_noticed(folder: Path) -> None:
         opened(uri)
 
 
-def test_transparent_places_are_white() -> None:
+def test_transparent_pixels_are_white() -> None:
     clear = np.zeros((4, 4, 4), np.uint8)
     uri = address(file_of(pixels=clear))
     assert (np.asarray(opened(uri)) == 255).all()
 
 
-def test_pictures_go_where_the_text_has_their_place() -> None:
+def test_pictures_replace_their_marks_in_the_text() -> None:
     one, two = "data:,1", "data:,2"
     assert with_pictures("a <image> b <image>", [one, two]) == f"a {marked(one)} b {marked(two)}"
     assert pictures_of(with_pictures("Which?", [one, two])) == [one, two]

@@ -32,7 +32,7 @@ REPORTED = {
     "4-tuple": r"step\(\) returned 4 values instead of the 5 of gymnasium's interface",
     "reset without info": r"reset\(\) returned ndarray instead of the 2 of gymnasium's interface",
     "NaN obs": r"an observation with observation\[0\] = nan",
-    "wrong shape": r"observation has shape \(2,\): the observation space says \(3,\)",
+    "wrong shape": r"observation has shape \(2,\): the observation space has \(3,\)",
     "None obs": r"observation has shape \(\)",
     "obs of words": r"observation",
     "obs 1e38": r"an observation whose sum overflows",

@@ -84,9 +84,9 @@ def test_adapters_on_two_ranks_are_those_of_one_torch_rank(gang: Gang, tmp_path:
     found = answers[0][1]
     sizes = {form: sum(tensor.nbytes for tensor in weights.values()) for form, weights in found.items()}
     assert sizes["changing"] < sizes["merged"] / 4
-    for form in ("merged", "apart", "changing"):
+    for form in ("merged", "separate", "changing"):
         assert_same_weights(found[form], jobs.weights_as(alone, form), 1e-6)
-    assert set(found["changing"]) == {name for name in found["apart"] if name.partition("@")[2] not in ("", "base")}
+    assert set(found["changing"]) == {name for name in found["separate"] if name.partition("@")[2] not in ("", "base")}
     exported = AutoModelForCausalLM.from_pretrained(tmp_path / "export").state_dict()
     assert all(torch.equal(exported[name], tensor) for name, tensor in found["merged"].items())
     assert (tmp_path / "export" / "adapter" / "adapter_model.safetensors").exists()

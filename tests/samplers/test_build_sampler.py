@@ -103,7 +103,7 @@ def test_copies_are_cast_to_the_models_type() -> None:
 
 
 def test_an_update_in_parts_is_complete_with_the_last() -> None:
-    """A sampler copies each part as it comes, and says after the last what never came."""
+    """A sampler copies each part as it comes, and reports after the last what never came."""
     model, source = tiny_qwen2(tied=True), tiny_qwen2(tied=True, seed=1)
     named = list(source.named_parameters())
     arrived: set[str] = set()

@@ -53,8 +53,8 @@ def test_a_response_does_not_depend_on_what_else_is_open(make_sampler: Make, par
 def test_rows_of_very_different_lengths_keep_to_themselves(make_sampler: Make, model: PreTrainedModel) -> None:
     """They attend over columns of their own, are moved to where rows of their length stand, and are interrupted."""
     requests = [
-        replace(one, n=1, params=replace(PARAMS, ignore_eos=True, max_new_tokens=4 + (53 * place) % 140))
-        for place, one in enumerate(make_requests(PARAMS, prompts=10, n=1))
+        replace(one, n=1, params=replace(PARAMS, ignore_eos=True, max_new_tokens=4 + (53 * index) % 140))
+        for index, one in enumerate(make_requests(PARAMS, prompts=10, n=1))
     ]
     at_once = answered(make_sampler(max_model_len=192), requests)
     assert answered(make_sampler(max_model_len=192, batch=3), requests, seed=2) == at_once
@@ -126,8 +126,8 @@ def test_abort_hands_out_what_there_is(make_sampler: Make) -> None:
 def test_a_conversations_next_turn_computes_only_what_is_new(make_sampler: Make, model: PreTrainedModel) -> None:
     first = replace(make_requests(PARAMS, prompts=3, n=1)[2], group=5)
     sampler = make_sampler()
-    (said,) = answered(sampler, [first])
-    again = replace(first, prompt_ids=(*first.prompt_ids, *said.token_ids, 7, 9), key=(11, 99))
+    (response,) = answered(sampler, [first])
+    again = replace(first, prompt_ids=(*first.prompt_ids, *response.token_ids, 7, 9), key=(11, 99))
     (alone,) = answered(sampler, [again])
     session = sampler.session()
     session.submit([first])
@@ -140,13 +140,13 @@ def test_a_conversations_next_turn_computes_only_what_is_new(make_sampler: Make,
     session.submit([again])
     assert session.poll(0.0) == ([alone] if len(alone.token_ids) == 1 else [])
     hook.remove()
-    assert computed == [3], "the last token said, and two new ones"
+    assert computed == [3], "the last token of the response, and two new ones"
     done: list[Completion] = []
     while session.open:
         done += session.poll(1.0)
     session.close()
     assert done in ([alone], [])
-    assert all(one.cached_tokens == len(first.prompt_ids) + len(said.token_ids) - 1 for one in done)
+    assert all(one.cached_tokens == len(first.prompt_ids) + len(response.token_ids) - 1 for one in done)
 
 
 def test_a_continued_response_may_keep_the_keys_and_values_of_older_weights(
@@ -212,7 +212,7 @@ def test_the_rows_of_a_group_compute_their_prompt_once(make_sampler: Make, model
     session.poll(0.0)
     assert computed[-1] == len(first.prompt_ids) - 1 + len(begun[0].token_ids), "the first row, but for position 0"
     session.poll(0.0)
-    assert computed[-1] == 1 + len(begun[1].token_ids), "a token of the first row, and what the second one said"
+    assert computed[-1] == 1 + len(begun[1].token_ids), "a token of the first row, and the tokens of the second one"
     rest: list[Completion] = []
     while session.open:
         rest += session.poll(1.0)

@@ -84,7 +84,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_replaced(kept: tuple[t
     assert len(handler.connections) == 3
 
 
-def test_a_stream_that_was_closed_early_gives_its_connection_to_nobody(kept: tuple[type[Kept], str]) -> None:
+def test_a_stream_that_was_closed_early_does_not_keep_its_connection(kept: tuple[type[Kept], str]) -> None:
     handler, url = kept
     server = client(url)
     stream = server.events(url, {"stream": True})
@@ -111,7 +111,7 @@ def sections() -> dict[str, Any]:
     server = {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "TEST_MODEL_KEY"}
     return {
         "env": {"id": "rlinf_envs:rlinf/ReasoningGym-v0", "kwargs": {"task": "chain_sum"}},
-        "policy": {"path": "somebody/model"},
+        "policy": {"path": "owner/model"},
         "rollout": {"sampler": "server", "server": server},
     }
 

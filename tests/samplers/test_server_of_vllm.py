@@ -71,7 +71,7 @@ def perturb(model: PreTrainedModel, seed: int) -> None:
 
 
 def check_logprobs(sampler: ServerSampler, model: PreTrainedModel, temperature: float) -> None:
-    """What the server reports is what a forward pass of the learner's weights says."""
+    """The server reports what a forward pass of the learner's weights computes."""
     requests = make_requests(SamplingParams(max_new_tokens=12, temperature=temperature))
     for done in sampler.sample(requests):
         expected = forward_logprobs(model, requests[done.request_id].prompt_ids, done.token_ids, temperature)
@@ -121,7 +121,7 @@ def test_abort_and_continue_under_new_weights(server: VllmServer, model: PreTrai
         torch.testing.assert_close(torch.tensor(done.logprobs), expected, atol=5e-5, rtol=0)
     deadline = time.monotonic() + 30
     while server.running():
-        assert time.monotonic() < deadline, "the server must end what nobody waits for"
+        assert time.monotonic() < deadline, "the server must end requests that no client awaits"
         time.sleep(0.1)
     perturb(model, 3)
     push(sampler, model, 9)

@@ -1,4 +1,4 @@
-"""Pictures for a model server, against a stand-in: what is asked, and how a server that cannot read them is named."""
+"""Pictures for a model server, against a stand-in: the requests, and how a server that cannot read them is named."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Looking(StandIn):
             return
         self.send_response(200)
         self.end_headers()
-        for place, tokens in enumerate(([5], [EOS])):
+        for index, tokens in enumerate(([5], [EOS])):
             logprobs = {"content": [{"token_id": token, "logprob": -0.25} for token in tokens]}
-            reason = "stop" if place else None
+            reason = "stop" if index else None
             choice = {"index": 0, "token_ids": tokens, "finish_reason": reason, "logprobs": logprobs}
-            event = {"choices": [choice], **({} if place else {"prompt_token_ids": [0] * self.read})}
+            event = {"choices": [choice], **({} if index else {"prompt_token_ids": [0] * self.read})}
             self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
 
@@ -85,15 +85,15 @@ def test_pictures_are_sent_as_data_urls_and_the_rest_as_tokens(looking: tuple[ty
     assert list(first.token_ids) == [5, EOS]
     assert list(first.logprobs) == [-0.25, -0.25]
     assert second.token_ids
-    asked = next(body for body in handler.bodies if "token_ids" in body)
-    assert asked["content_parts"] == [
+    body = next(body for body in handler.bodies if "token_ids" in body)
+    assert body["content_parts"] == [
         {"type": "image_url", "url": request.pictures[0], "uuid": digest(request.pictures[0])}
     ]
-    assert asked["token_ids"].count(sight.placeholder) == 1
-    assert [token for token in asked["token_ids"] if token != sight.placeholder] == [
+    assert body["token_ids"].count(sight.placeholder) == 1
+    assert [token for token in body["token_ids"] if token != sight.placeholder] == [
         token for token in request.prompt_ids if token >= 0
     ]
-    assert asked["sampling_params"]["max_tokens"] == PARAMS.max_new_tokens
+    assert body["sampling_params"]["max_tokens"] == PARAMS.max_new_tokens
     assert sorted(handler.paths) == ["/inference/v1/generate", "/v1/completions"]
 
 

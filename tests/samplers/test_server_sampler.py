@@ -1,4 +1,4 @@
-"""The sampler behind HTTP against a stand-in: what it asks, how it hangs up, and what it says when things go wrong."""
+"""The sampler behind HTTP against a stand-in: its requests, how it hangs up, and its error messages."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class StandIn(BaseHTTPRequestHandler):
             self.stream(body)
 
     def stream(self, body: dict[str, Any]) -> None:
-        """Two tokens for each response, one at a time, unless the prompt asks for something else."""
+        """Two tokens for each response, one at a time, unless the prompt selects something else."""
         self.send_response(200)
         self.end_headers()
         first = body["prompt"][0]
         try:
             while first == ENDLESS:
-                self.say(chunk(0, [7]))
+                self.send_event(chunk(0, [7]))
                 self.endless.set()
                 time.sleep(0.01)
             if first == MUTE:
@@ -77,19 +77,19 @@ class StandIn(BaseHTTPRequestHandler):
             self.hung_up.set()
             return
         if first in (CUT, BROKEN, ELSEWHERE):
-            # Or the request beside it might be given up before it ever arrived here.
+            # Or the other request might be given up before it ever arrived here.
             self.endless.wait(5.0)
         if first == BROKEN:
-            self.say({"error": {"message": "the engine is dead"}})
+            self.send_event({"error": {"message": "the engine is dead"}})
         for j in range(body["n"]):
-            self.say(chunk(j, [5 + j]))
+            self.send_event(chunk(j, [5 + j]))
         if first == CUT:
             return
         for j in range(body["n"]):
-            self.say(chunk(j, [EOS], "abort" if first == ELSEWHERE else "stop"))
+            self.send_event(chunk(j, [EOS], "abort" if first == ELSEWHERE else "stop"))
         self.wfile.write(b"data: [DONE]\n\n")
 
-    def say(self, event: dict[str, Any]) -> None:
+    def send_event(self, event: dict[str, Any]) -> None:
         self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
 
     def reply(self, status: int, body: Any) -> None:
@@ -222,7 +222,7 @@ def test_answers_that_do_not_end_as_they_should(stand_in: tuple[type[StandIn], s
     sampler = connect(url)
     with pytest.raises(ServerError, match=words):
         sampler.sample([SampleRequest(0, (ENDLESS,), 1, PARAMS, (0,)), SampleRequest(1, (prompt,), 2, PARAMS, (1,))])
-    assert handler.hung_up.wait(10.0), "the other request must not go on for nobody"
+    assert handler.hung_up.wait(10.0), "the other request must not go on without a client"
     assert sampler.sample([SampleRequest(2, (4,), 1, PARAMS, (2,))])
 
 

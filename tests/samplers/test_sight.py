@@ -11,7 +11,7 @@ from rlinf.data.pictures import address, as_data, marked, opened
 from rlinf.models.vision.families import FAMILIES
 from rlinf.models.vision.features import PlaceError
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
-from rlinf.samplers.sight import picture_places, with_placeholders
+from rlinf.samplers.sight import picture_spans, with_placeholders
 
 
 @pytest.mark.parametrize("model_type", sorted(FAMILIES))
@@ -34,10 +34,10 @@ def test_features_of_other_pictures_are_an_error() -> None:
     tokenizer = tokenizer_of("qwen2_vl")
     _, reader = tiny_vision("qwen2_vl", tokenizer)
     ids = PromptRenderer(tokenizer, reader=reader).prompt(marked(picture(0)) + "Which?")
-    ((start, end),) = picture_places(ids, [picture(0)], reader)
+    ((start, end),) = picture_spans(ids, [picture(0)], reader)
     assert list(ids[start:end]) == [token for token in ids if token < 0]
     with pytest.raises(PlaceError, match=r"4 feature tokens, and its pictures have \[8\]"):
-        picture_places(ids, [picture(0, 28, 56)], reader)
+        picture_spans(ids, [picture(0, 28, 56)], reader)
 
 
 def test_a_file_is_sent_as_data(tmp_path: Path) -> None:

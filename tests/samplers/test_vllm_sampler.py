@@ -53,7 +53,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 one_engine = pytest.mark.parametrize("engine", [True], ids=["tied"], indirect=True)
-"""For tests that start engines again, and have nothing to do with what their weights look like."""
+"""For tests that start engines again, and do not depend on the values of their weights."""
 
 
 @pytest.fixture
@@ -262,11 +262,13 @@ def test_the_next_turn_of_a_conversation_computes_only_what_is_new(
     monkeypatch.setattr(sampler._engine, "step", recording_step)
     params = SamplingParams(max_new_tokens=30, ignore_eos=True)
     (first,) = sampler.sample([SampleRequest(0, LONG_PROMPT, 1, params, (0, 0))])
-    said = (*LONG_PROMPT, *first.token_ids)
+    conversation = (*LONG_PROMPT, *first.token_ids)
     cached.clear()
-    (second,) = sampler.sample([SampleRequest(0, (*said, 5, 6, 7), 1, SamplingParams(max_new_tokens=4), (0, 1))])
+    (second,) = sampler.sample(
+        [SampleRequest(0, (*conversation, 5, 6, 7), 1, SamplingParams(max_new_tokens=4), (0, 1))]
+    )
     # Whole blocks of 32 tokens; the response's last token was drawn but never computed with.
-    assert cached == [(len(said) - 1) // 32 * 32]
+    assert cached == [(len(conversation) - 1) // 32 * 32]
     assert cached[0] > len(LONG_PROMPT)
     assert second.cached_tokens == cached[0]
 

@@ -430,7 +430,9 @@ def train_adapters_fsdp(stage: Stage, folder: Path) -> tuple[list[Metrics], dict
     metrics = [take_step(learner, step) for step in range(3)]
     learner.save(folder / "checkpoint")
     metrics += [take_step(learner, step) for step in (3, 4)]
-    forms: dict[str, dict[str, Tensor]] = {form: weights_as(learner, form) for form in ("merged", "apart", "changing")}
+    forms: dict[str, dict[str, Tensor]] = {
+        form: weights_as(learner, form) for form in ("merged", "separate", "changing")
+    }
     learner.export(folder / "export")
     again = FSDPLearner(adapted_policy(seed=4), stages=(stage,), seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS)
     again.load(folder / "checkpoint")

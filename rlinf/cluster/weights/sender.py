@@ -50,7 +50,7 @@ class WeightSender(ABC):
     def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
         """One part of the weights, empty on ranks that do not give it.
 
-        With the form ``"apart"``, the last parts are those of the form "changing".
+        With the form ``"separate"``, the last parts are those of the form "changing".
         """
 
     def keep_digests(self) -> None:

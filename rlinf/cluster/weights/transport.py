@@ -52,14 +52,14 @@ class _Travelling:
     def next(self) -> WeightForm:
         """Return the form of the next sending."""
         whole = self.whole()
-        return "changing" if whole == "apart" and self._whole_sent else whole
+        return "changing" if whole == "separate" and self._whole_sent else whole
 
     def whole(self) -> WeightForm:
         """Return the form of a sending to a receiver that has nothing yet."""
         if self._apart is None:
             able = all(self._receivers.call("takes_adapters"))
             self._apart = able and bool(self._learner.call(WeightSender.has_adapters)[0])
-        return "apart" if self._apart else "merged"
+        return "separate" if self._apart else "merged"
 
     def sources(self, form: WeightForm) -> list[int]:
         """Return the learner's rank that gives each part of the weights."""

@@ -121,9 +121,9 @@ class EnvWorker:
         self._version = update.version
         return self._weights.take(self._policy, update)
 
-    def held_digests(self, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
-        """Read back the weights and statistics in ``asked`` from the policy."""
-        return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
+    def held_digests(self, requests: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
+        """Read back the weights and statistics in ``requests`` from the policy."""
+        return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), requests)
 
     def begin(
         self, method: CollectorName, facts: PolicyFacts, version: int, *arguments: Any

@@ -75,7 +75,7 @@ def test_an_episode_that_begins_with_a_number_that_is_none_is_dropped(layout: La
 @pytest.mark.parametrize(
     ("name", "words", "vectorization"),
     [
-        ("OneNumber", r"observation has shape \(1,\): the observation space says \(3,\)", "sync"),
+        ("OneNumber", r"observation has shape \(1,\): the observation space has \(3,\)", "sync"),
         ("Forgetful", "an observation lacks observation.speed and has observation.sped", "sync"),
         ("Forgetful", "an observation lacks observation.speed and has observation.sped", "async"),
     ],
