@@ -106,7 +106,7 @@ class Elsewhere:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         threading.Thread(target=_read, args=(self._process.stdout, self._said), daemon=True).start()
-        self._process.stdin.write("".join(f"{response.said}\n" for response in responses))
+        self._process.stdin.write("".join(f"{response.content}\n" for response in responses))
         self._process.stdin.close()
 
     def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:

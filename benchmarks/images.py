@@ -27,7 +27,7 @@ from rlinf.data.shards import DataParallelRank
 from rlinf.learners.minibatch import learned_rows
 from rlinf.learners.stage import Stage
 from rlinf.models.decision_rule import DecisionRule
-from rlinf.rollouts.simulator.images_apart import Leaves, keep_images_local
+from rlinf.rollouts.simulator.local_images import Leaves, keep_images_local
 from rlinf.rollouts.simulator.records import RolloutPart
 from rlinf.schema import OptimizerConfig
 from rlinf.schema.cluster import ClusterConfig

@@ -46,7 +46,7 @@ def steps_per_cpu_second(kwargs: dict[str, object], python: str, steps: int) -> 
             vec_env.reset([0], [0])
             before = cpu_seconds()
             for number, action in enumerate(actions):
-                vec_env.step([0], action, look=number % chunk == chunk - 1)
+                vec_env.step([0], action, observe=number % chunk == chunk - 1)
             rates.append(steps / (cpu_seconds() - before))
     finally:
         vec_env.close()

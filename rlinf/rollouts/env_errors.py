@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gymnasium
 
-# Frames in here say nothing to somebody who looks for a mistake in an environment.
+# Frames in here do not help to find a mistake in an environment.
 _CARRIERS = (str(Path(__file__).parents[1]), str(Path(gymnasium.__file__).parent))
 _MOST_FRAMES = 4
 _MOST_CHARS = 500

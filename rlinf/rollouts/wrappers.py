@@ -47,7 +47,7 @@ class OtherGoal(gymnasium.Wrapper):
         observation, info = self.env.reset(seed=seed, options={**(options or {}), "other_goal": True})
         if not info.get("other_goal"):
             raise ValueError(
-                f"{type(self.env.unwrapped).__name__} does not know reset(options={{'other_goal': True}}) (its info "
+                f"{type(self.env.unwrapped).__name__} does not support reset(options={{'other_goal': True}}) (its info "
                 "would confirm it): take other_goal out of evaluation.words"
             )
         return observation, info

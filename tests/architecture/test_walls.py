@@ -53,7 +53,7 @@ LAYERS = (
 # Layers whose members are not a package each, but parts of one floor.
 OPEN_LAYERS = {0, 1}
 # Of an answer: whose it is, and why there is none.
-CARRIED = {"place", "lost", "failure", "account", "seconds", "facts", "text"}
+CARRIED = {"row_index", "lost", "failure", "account", "seconds", "facts", "text"}
 HEAVY = ("torch", "ray", "vllm", "megatron", "transformers", "gymnasium")
 
 

@@ -82,8 +82,8 @@ def test_start_states_whose_numbers_are_not_read_are_reported(own: Path, capsys:
             {"observation": "np.full(2, 9.0, np.float32)"},
             ["The policy is built from the space", "2 of 2 numbers are out of bounds, for example 9.0 at (0,)"],
         ),
-        ("wrong_dtype", {"observation": "np.zeros(2)"}, ["dtype float64, the space says float32"]),
-        ("wrong_shape", {"observation": "np.zeros(3, np.float32)"}, ["shape (3,), the space says (2,)"]),
+        ("wrong_dtype", {"observation": "np.zeros(2)"}, ["dtype float64, the space has float32"]),
+        ("wrong_shape", {"observation": "np.zeros(3, np.float32)"}, ["shape (3,), the space has (2,)"]),
         (
             "own_noise",
             {"observation": "np.random.uniform(-1, 1, 2).astype(np.float32)"},

@@ -73,7 +73,7 @@ WRONG = [
     (["env.id=CartPole-v1", "env.kwargs=null"], "is no text environment"),
     (
         ["env.kwargs.promt_template=x"],
-        "env.kwargs.promt_template: rlinf_envs:rlinf/Math-v0 knows no promt_template. Did",
+        "env.kwargs.promt_template: rlinf_envs:rlinf/Math-v0 has no argument promt_template. Did",
     ),
     (["env.kwargs.answer_format=bxed"], "'bxed'; did you mean 'boxed'?"),
     (["env.kwargs.question_field=frage"], "sums.jsonl:1: no question field ('frage')"),
@@ -84,7 +84,7 @@ WRONG = [
     ),
     (["env.kwargs.reward={custom: {'nomodule:f': 1}}"], "cannot import 'nomodule'"),
     (["env.kwargs.reward={custom: {'check_rewards:nof': 1}}"], "'check_rewards' has no function 'nof'"),
-    (["evaluation.env_kwargs={splt: eval}"], "knows no splt. Did you mean split?"),
+    (["evaluation.env_kwargs={splt: eval}"], "has no argument splt. Did you mean split?"),
     (["env.id=rlinf_envs:rlinf/MathToolLoop-v0"], "set env.max_turns: 8"),
     (["data.max_prompt_length=2"], "data.max_prompt_length 2"),
     (["data.chat_template=always"], "the tokenizer has no chat template"),

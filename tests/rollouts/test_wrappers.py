@@ -113,7 +113,7 @@ def test_cheap_environments_stay_in_this_process():
         make_vec_env(replace(EnvConfig("CartPole-v1", vectorization="native"), frame_stack=2), 2)
 
 
-def test_a_native_vector_env_is_chosen_by_measurement_and_said_why(monkeypatch):
+def test_a_native_vector_env_is_chosen_by_measurement_and_the_reason_reported(monkeypatch):
     choice = choose_vec_env(EnvConfig("CartPole-v1"), 256)
     assert choice.kind == "native"
     assert choice.step_us["native"] < choice.step_us["sync"]

@@ -1,4 +1,4 @@
-"""Masks from info, a method or a part of the observation; none at all is said with what there is."""
+"""Masks from info, a method or a part of the observation; the error for none lists what there is."""
 
 from __future__ import annotations
 

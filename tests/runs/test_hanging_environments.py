@@ -91,7 +91,7 @@ def test_only_the_response_that_hangs_is_lost_of_those_that_were_graded_together
     pool = text_pool(here, tmp_path)
     pool.reset("train", [0, 1, 2])
     responses = [Response(place, text, False) for place, text in enumerate(["ab", "hang", "abc"])]
-    found = {one.place: one for one in graded(pool.answers(), *responses)}
+    found = {one.row_index: one for one in graded(pool.answers(), *responses)}
     assert [found[place].lost for place in range(3)] == [False, True, False]
     assert [found[place].reward for place in (0, 2)] == [1.0, 0.0]
     pool.reset("train", [3])
@@ -120,7 +120,7 @@ def test_conversations_in_channels_go_on_beside_others_and_after_a_restart(tmp_p
     pool.close_channel(2)
     pool.restart(0, ValueError("lost"))
     first.give([Response(1, "a", False), Response(0, "ab", False)])
-    assert {one.place: (one.reward, one.ended) for one in first.take(0.0, complete=False)} == {
+    assert {one.row_index: (one.reward, one.ended) for one in first.take(0.0, complete=False)} == {
         0: (1.0, True),
         1: (0.0, True),
     }
@@ -128,4 +128,4 @@ def test_conversations_in_channels_go_on_beside_others_and_after_a_restart(tmp_p
     pool.continue_channel(3, [4, 5], [Response(1, "ab?", False)])
     third = pool.answers(3)
     third.give([Response(1, "ab", False)])
-    assert [(one.place, one.ended) for one in third.take(0.0, complete=False)] == [(1, True)]
+    assert [(one.row_index, one.ended) for one in third.take(0.0, complete=False)] == [(1, True)]

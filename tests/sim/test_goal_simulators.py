@@ -20,7 +20,7 @@ PACKAGES = {"gymnasium_robotics": "FetchReach-v4", "panda_gym": "PandaReach-v3"}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_step_is_paid_what_its_goal_says(package: str) -> None:
+def test_a_step_gets_the_reward_of_its_goal(package: str) -> None:
     pytest.importorskip(package)
     env = SyncVecEnv(EnvConfig(id=f"{package}:{PACKAGES[package]}"), 1)
     try:

@@ -1,4 +1,4 @@
-"""LIBERO's adapter against a stand-in with LIBERO's interface and its habits: it asks, and it would download."""
+"""LIBERO's adapter against a stand-in with LIBERO's interface and its habits: it reads stdin, and would download."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_an_episode_as_the_benchmark_means_it(libero: Path) -> None:
     env.close()
 
 
-def test_pictures_are_drawn_when_somebody_looks_and_by_one_camera_for_all(libero: Path) -> None:
+def test_pictures_are_drawn_when_they_are_read_and_by_one_camera_for_all(libero: Path) -> None:
     first, second, alone = make(), make(), make(wrist=False)
     camera = first.unwrapped._scene._camera
     assert second.unwrapped._scene._camera is camera
@@ -215,7 +215,7 @@ def test_gymnasiums_checker_is_content(libero: Path) -> None:
     assert [remark for remark in remarks_on(make()) if remark.fatal] == []
 
 
-def test_where_there_is_no_room_nobody_is_asked_and_all_is_drawn_again(libero: Path) -> None:
+def test_without_room_all_is_drawn_again(libero: Path) -> None:
     env = make()
     first, _ = env.reset(seed=3)
     domain = importlib.import_module("libero.libero.envs.env_wrapper").Domain
@@ -229,7 +229,7 @@ def test_where_there_is_no_room_nobody_is_asked_and_all_is_drawn_again(libero: P
         env.reset(seed=3)
 
 
-def test_missing_assets_are_asked_for_and_not_downloaded(libero: Path) -> None:
+def test_missing_assets_are_requested_and_not_downloaded(libero: Path) -> None:
     (libero / "libero" / "libero" / "assets" / "scenes").rmdir()
     with pytest.raises(LiberoFileError, match=r"make venvs/libero; .*env\.kwargs: \{assets"):
         make()
@@ -242,7 +242,7 @@ def test_missing_assets_are_asked_for_and_not_downloaded(libero: Path) -> None:
 
 
 def test_start_states_of_ones_own(libero: Path) -> None:
-    """They must be of the scene: the time, then all places and speeds."""
+    """They must be of the scene: the time, then all positions and speeds."""
     save(libero / "mine" / "libero_goal" / "open.pruned_init", STATES[:5] + 100.0)
     starts = {
         float(make(init_states=str(libero / "mine"), split=split, settle_steps=0).reset(seed=0)[0]["state"][0])
@@ -255,7 +255,7 @@ def test_start_states_of_ones_own(libero: Path) -> None:
         make(init_states=str(libero / "mine"))
 
 
-def test_wrong_names_say_what_there_is(libero: Path) -> None:
+def test_errors_of_wrong_names_list_what_there_is(libero: Path) -> None:
     with pytest.raises(ValueError, match="there are libero_goal"):
         gymnasium.make("rlinf_envs:rlinf/Libero-v0", suite="libero_gaol")
     with pytest.raises(ValueError, match="tasks 0 to 0, not 7"):
@@ -269,7 +269,7 @@ def test_a_demonstrator_cannot_stand_or_fly(settings: dict[str, float]) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("libero") is not None, reason="LIBERO is installed here")
-def test_without_libero_the_message_says_what_to_do() -> None:
+def test_without_libero_the_message_names_what_to_do() -> None:
     with pytest.raises(MissingSimulatorError, match=r"requirements/libero\.txt.*env\.isolation: process"):
         gymnasium.make("rlinf_envs:rlinf/Libero-v0")
 

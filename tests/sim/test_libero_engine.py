@@ -45,7 +45,7 @@ def assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LIBERO would ask on stdin for one; whoever runs the tests may have his own."""
+    """LIBERO would request one on stdin; the user who runs the tests may have one."""
     monkeypatch.setenv("LIBERO_CONFIG_PATH", str(tmp_path / "no_config"))
 
 
@@ -102,7 +102,7 @@ def test_a_seed_fixes_start_and_trajectory_exactly(assets: Path) -> None:
 
 
 def test_pictures_are_upright_and_not_mirrored(assets: Path) -> None:
-    """The camera looks at the robot over the table: a grey wall on top, the table below, the red plate on the right."""
+    """The camera faces the robot over the table: a grey wall on top, the table below, the red plate on the right."""
     vec_env = make_vec_env(options(assets), 1)
     try:
         vec_env.reset([0], [7])
@@ -145,12 +145,12 @@ def test_the_goal_is_the_benchmarks(assets: Path, tmp_path: Path, task: str, num
 
 
 def test_episodes_are_those_of_liberos_own_interface_bit_for_bit(assets: Path, tmp_path: Path) -> None:
-    """Pictures with shadows, arm and fingers; after another episode, and beside an env of another task as well."""
+    """Pictures with shadows, arm and fingers; after another episode, and next to an env of another task."""
     states = changed_states(tmp_path / "states", "libero_spatial", SPATIAL_0, {})
     alone = torch.load(states / "libero_spatial" / f"{SPATIAL_0}.pruned_init", weights_only=False)[:1]
     torch.save(alone, states / "libero_spatial" / f"{SPATIAL_0}.pruned_init")
     episodes = {}
-    for kind in ("theirs", "ours", "beside"):
+    for kind in ("theirs", "ours", "two_envs"):
         script, out = ROOT / "tests" / "support" / "libero_engine.py", tmp_path / f"{kind}.npz"
         subprocess.run(
             [PYTHON, script, kind, assets, states, out],
@@ -160,7 +160,7 @@ def test_episodes_are_those_of_liberos_own_interface_bit_for_bit(assets: Path, t
         )
         episodes[kind] = np.load(out)
     for key in ("image", "wrist_image", "state"):
-        for kind in ("ours", "beside"):
+        for kind in ("ours", "two_envs"):
             np.testing.assert_array_equal(episodes[kind][key], episodes["theirs"][key], err_msg=f"{kind} {key}")
         assert len(np.unique(episodes["theirs"][key], axis=0)) == 9
 

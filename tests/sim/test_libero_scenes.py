@@ -36,7 +36,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LIBERO would ask on stdin for one; whoever runs the tests may have his own."""
+    """LIBERO would request one on stdin; the user who runs the tests may have one."""
     monkeypatch.setenv("LIBERO_CONFIG_PATH", str(tmp_path / "no_config"))
 
 
@@ -60,7 +60,7 @@ def test_episodes_are_liberos_own_with_its_own_meshes(tmp_path: Path) -> None:
     own = package / "libero" / "libero" / "init_files" / "libero_spatial" / states.name
     torch.save(load_init_states(own)[:1], states)  # one, so that a reset has nothing to choose
     episodes = {}
-    for kind in ("theirs", "ours", "beside"):
+    for kind in ("theirs", "ours", "two_envs"):
         script, out = ROOT / "tests" / "support" / "libero_engine.py", tmp_path / f"{kind}.npz"
         subprocess.run(
             [PYTHON, script, kind, assets, states.parents[1], out],
@@ -70,7 +70,7 @@ def test_episodes_are_liberos_own_with_its_own_meshes(tmp_path: Path) -> None:
         )
         episodes[kind] = np.load(out)
     for key in ("image", "wrist_image", "state"):
-        for kind in ("ours", "beside"):
+        for kind in ("ours", "two_envs"):
             np.testing.assert_array_equal(episodes[kind][key], episodes["theirs"][key], err_msg=f"{kind} {key}")
 
 
@@ -114,7 +114,7 @@ def test_a_suite_is_one_environment_of_ten_tasks() -> None:
             assert vec_env.reset([0, 1], [mixture.nth(7, number) for number in numbers]) == {}, vec_env.last_failure
             words = [leaf.tobytes().rstrip(b"\0").decode() for leaf in vec_env.observations["observation.instruction"]]
             assert [
-                mixture.names[number].replace("_", " ") in said for number, said in zip(numbers, words, strict=True)
+                mixture.names[number].replace("_", " ") in text for number, text in zip(numbers, words, strict=True)
             ]
             assert vec_env.observations["observation.image"].std() > 20
     finally:

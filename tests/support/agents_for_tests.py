@@ -42,15 +42,15 @@ class Client:
         return done["choices"][0]["message"]
 
 
-def say(text: str) -> dict[str, Any]:
+def user_message(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
 def talk(task: Mapping[str, Any], *, turns: int = 3, **client: Any) -> float:
     """Appends turns; the reward is for an even number of letters."""
-    policy, messages = Client(**client), [say(task["prompt"])]
+    policy, messages = Client(**client), [user_message(task["prompt"])]
     for turn in range(turns):
-        messages += [policy.chat(messages), say(f"and {turn}?")]
+        messages += [policy.chat(messages), user_message(f"and {turn}?")]
     return float(sum(len(message["content"]) for message in messages) % 2 == 0)
 
 
@@ -58,7 +58,7 @@ def streams(task: Mapping[str, Any], *, base_url: str, api_key: str, model: str)
     """Reads an answer event by event, then the same one at once: a second call with the same words."""
     body = {
         "model": model,
-        "messages": [say(task["prompt"])],
+        "messages": [user_message(task["prompt"])],
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -71,30 +71,30 @@ def streams(task: Mapping[str, Any], *, base_url: str, api_key: str, model: str)
     text = "".join(choice["delta"].get("content") or "" for choice in choices)
     ends = (choices[-1]["finish_reason"] in ("stop", "length"), lines[-1] == "[DONE]", bool(events[-1]["usage"]))
     policy = Client(base_url, api_key, model)
-    whole = policy.chat([say(task["prompt"]), {"role": "assistant", "content": text}, say("and?")])
+    whole = policy.chat([user_message(task["prompt"]), {"role": "assistant", "content": text}, user_message("and?")])
     return {"reward": float(all(ends) and bool(whole)), "reward/events": float(len(events))}
 
 
 def fork(task: Mapping[str, Any], **client: Any) -> dict[str, Any]:
     """Asks twice at once after the first answer, and once with other words before it: three branches."""
-    policy, first = Client(**client), [say(task["prompt"])]
+    policy, first = Client(**client), [user_message(task["prompt"])]
     first.append(policy.chat(first))
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(policy.chat, ([*first, say("one?")], [*first, say("two?")])))
-    policy.chat([say("else: "), first[1], say("three?")])
+        list(pool.map(policy.chat, ([*first, user_message("one?")], [*first, user_message("two?")])))
+    policy.chat([user_message("else: "), first[1], user_message("three?")])
     return {"reward": float(task["number"]), "reward/number": float(task["number"]), "verdict": "correct"}
 
 
 def breaks(task: Mapping[str, Any], *, how: Mapping[str, int], **client: Any) -> float:
     """Fails about the tasks that ``how`` names."""
     policy, number = Client(**client), task["number"]
-    policy.chat([say(task["prompt"])])
+    policy.chat([user_message(task["prompt"])])
     if number == how.get("raise"):
         raise RuntimeError("the agent is broken")
     if number == how.get("hang"):
         time.sleep(3600)
     if number == how.get("long"):
-        policy.chat([say("x" * 10_000)])
+        policy.chat([user_message("x" * 10_000)])
     return 1.0
 
 

@@ -1,8 +1,8 @@
 """Run by LIBERO's interpreter, which has no pytest: an episode of ours, or of LIBERO's own, saved as arrays.
 
-    python libero_engine.py {ours,beside,theirs} ASSETS INIT_STATES OUT.npz
+    python libero_engine.py {ours,two_envs,theirs} ASSETS INIT_STATES OUT.npz
 
-All take the first start of the first task of `libero_spatial` and the same eight actions. `beside` has an environment
+All take the first start of the first task of `libero_spatial` and the same eight actions. `two_envs` has an environment
 of another task and size made, stepped and closed in between. `theirs` uses none of our code but what finds the files.
 """
 
@@ -22,7 +22,7 @@ ACTIONS = np.random.default_rng(0).uniform(-1, 1, (8, 7))
 KEYS = ("image", "wrist_image", "state")
 
 
-def ours(assets: str, init_states: str, *, beside: bool) -> list[dict[str, Any]]:
+def ours(assets: str, init_states: str, *, two_envs: bool) -> list[dict[str, Any]]:
     env = gymnasium.make(
         "rlinf_envs:rlinf/Libero-v0",
         suite=SUITE,
@@ -35,12 +35,12 @@ def ours(assets: str, init_states: str, *, beside: bool) -> list[dict[str, Any]]
     env.reset(seed=0)
     env.step(np.ones(7))  # an episode before, of which nothing may be left
     seen = [env.reset(seed=0)[0]]
-    if beside:
+    if two_envs:
         other = gymnasium.make("rlinf_envs:rlinf/Libero-v0", suite="libero_goal", image_size=80, assets=assets)
         other.reset(seed=0)
         other.step(ACTIONS[0])
     seen += [env.step(action)[0] for action in ACTIONS[:4]]
-    if beside:
+    if two_envs:
         other.close()
     seen += [env.step(action)[0] for action in ACTIONS[4:]]
     env.close()
@@ -74,5 +74,7 @@ def theirs(assets: str, init_states: str) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     kind, assets, init_states, out = sys.argv[1:]
-    episode = theirs(assets, init_states) if kind == "theirs" else ours(assets, init_states, beside=kind == "beside")
+    episode = (
+        theirs(assets, init_states) if kind == "theirs" else ours(assets, init_states, two_envs=kind == "two_envs")
+    )
     np.savez(out, **{key: np.stack([observation[key] for observation in episode]) for key in KEYS})

@@ -55,7 +55,7 @@ class AgentEnv(TaskRows):
     """Fits what :class:`rlinf.rollouts.text.env_worker.TextEnvWorker` needs of an environment."""
 
     max_turns = 1
-    """Of the environment: an episode is one run of the agent, which makes as many calls as `env.max_turns` says."""
+    """Of the environment: an episode is one run of the agent, which makes at most `env.max_turns` calls."""
 
     def __init__(self, env_id: str, *, tasks: str, options: Mapping[str, Any] | None = None) -> None:
         """

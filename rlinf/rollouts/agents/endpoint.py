@@ -131,7 +131,7 @@ class Endpoint:
             "finish_reason": _REASONS.get(done.finish_reason, done.finish_reason),
         }
         return web.json_response(
-            {"request_id": f"rlinf-{episode.place}-{done.request_id}", "model": MODEL, "choices": [choice]}
+            {"request_id": f"rlinf-{episode.row_index}-{done.request_id}", "model": MODEL, "choices": [choice]}
         )
 
     async def _chat(self, request: web.Request, session: str | None) -> web.StreamResponse:
@@ -146,7 +146,7 @@ class Endpoint:
         context = context_of(episode, messages, names, tools, self._renderer)
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         done = await self._answered(episode, context, limit, body.get("stop"))
-        name = f"rlinf-{episode.place}-{done.request_id}"
+        name = f"rlinf-{episode.row_index}-{done.request_id}"
         text = self._renderer.answered(done.token_ids, tools=tools)
         message = answer_of(text, with_tools=bool(tools), name=name)
         remember(episode, names, message, (*context, *done.token_ids))
@@ -158,8 +158,8 @@ class Endpoint:
             "total_tokens": len(context) + len(done.token_ids),
         }
         if body.get("stream"):
-            asks = options.get("include_usage")
-            return await _streamed(request, about, message, reason, usage if asks else None)
+            shown = usage if options.get("include_usage") else None
+            return await _streamed(request, about, message, reason, shown)
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason}
         if body.get("logprobs"):
             choice["logprobs"] = {"content": self._logprobs(done)}
@@ -171,7 +171,7 @@ class Endpoint:
             raise BadRequest("stop must be a text, or a list of texts")
         if limit is not None and (type(limit) is not int or limit < 1):
             raise BadRequest("max_tokens must be a whole number of at least 1")
-        return await asyncio.wrap_future(self._gateway.ask(episode, context, limit, stops))
+        return await asyncio.wrap_future(self._gateway.submit(episode, context, limit, stops))
 
     def _logprobs(self, done: Completion) -> list[dict[str, Any]]:
         return [
@@ -215,9 +215,9 @@ async def _streamed(
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": "" if words else message["content"]}]
     deltas += [{"content": word} for word in words]
     deltas += [{"tool_calls": calls}] if calls else []
-    said: list[tuple[dict[str, Any], str | None]] = [*((delta, None) for delta in deltas), ({}, reason)]
+    parts: list[tuple[dict[str, Any], str | None]] = [*((delta, None) for delta in deltas), ({}, reason)]
     events: list[dict[str, Any]] = [
-        {"choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in said
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in parts
     ]
     events += [] if usage is None else [{"choices": [], "usage": usage}]
     for event in events:

@@ -41,11 +41,10 @@ class AgentEpisode:
     key: tuple[int, ...]
     """Of its random streams; a call adds what it depends on."""
     sample: int
-    place: int
-    """Of its row."""
+    row_index: int
     group: int
     calls: list[Call] = field(default_factory=list)
-    asked: dict[tuple[int, ...], int] = field(default_factory=dict)
+    request_counts: dict[tuple[int, ...], int] = field(default_factory=dict)
     """Context -> how often it was sent: the same context again draws from another stream."""
     histories: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)
     """Messages up to an answer of the policy -> their tokens."""
@@ -55,8 +54,8 @@ class AgentEpisode:
 def branches_of(calls: Sequence[Call]) -> list[Branch]:
     """Build the branches of an episode, the same in whatever order its calls were answered.
 
-    >>> def call(context, said):
-    ...     return Call(context, Completion(0, 0, said, (0.0,) * len(said), "stop", (0,) * len(said)))
+    >>> def call(context, ids):
+    ...     return Call(context, Completion(0, 0, ids, (0.0,) * len(ids), "stop", (0,) * len(ids)))
     >>> [branch.ids for branch in branches_of([call((1,), (2,)), call((1, 2, 3), (4,)), call((1, 2, 5), (6,))])]
     [(1, 2, 3, 4), (1, 2, 5, 6)]
     """

@@ -20,7 +20,7 @@ MODEL = "policy"
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _PendingRequest:
     """A request on its way."""
 
     episode: AgentEpisode
@@ -32,17 +32,17 @@ class _Asked:
 
 
 class Gateway:
-    """The episodes that are open, and their requests. :meth:`ask` may be called from any thread."""
+    """The episodes that are open, and their requests. :meth:`submit` may be called from any thread."""
 
     def __init__(self, *, max_model_len: int, max_calls: int) -> None:
         """``max_model_len``: tokens of a context and its response; ``max_calls`` of an episode."""
         self.max_model_len, self.max_calls = max_model_len, max_calls
         self.token = secrets.token_urlsafe(24)
-        """What a client must know to be answered."""
+        """What a client must send to be answered."""
         self._episodes: dict[str, AgentEpisode] = {}
         self._params: SamplingParams | None = None
-        self._incoming: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
-        self._running: dict[int, _Asked] = {}
+        self._incoming: queue.SimpleQueue[_PendingRequest] = queue.SimpleQueue()
+        self._running: dict[int, _PendingRequest] = {}
         self._next_request = 0
 
     @property
@@ -61,8 +61,8 @@ class Gateway:
 
     def close(self) -> None:
         """End all sessions: their remaining requests are refused."""
-        for asked in [*self._running.values(), *self._arrived(0.0)]:
-            _refuse(asked, "the episode is over")
+        for pending in [*self._running.values(), *self._arrived(0.0)]:
+            _refuse(pending, "the episode is over")
         self._episodes, self._running, self._params = {}, {}, None
 
     def episode(self, name: str | None) -> AgentEpisode:
@@ -76,7 +76,7 @@ class Gateway:
             raise BadRequest("no such session: name an open one in the header X-Session-ID", "unknown_session")
         return episode
 
-    def ask(
+    def submit(
         self, episode: AgentEpisode, context: tuple[int, ...], max_new_tokens: int | None, stop: Sequence[str] = ()
     ) -> Future[Completion]:
         """Request the policy's response after ``context``, up to the end of one of the texts ``stop``.
@@ -87,14 +87,14 @@ class Gateway:
         if len(context) >= self.max_model_len:
             message = f"the context has {len(context)} tokens, and {self.max_model_len} are the most with the response"
             raise BadRequest(message, "context_length_exceeded")
-        if sum(episode.asked.values()) >= self.max_calls:
+        if sum(episode.request_counts.values()) >= self.max_calls:
             message = f"env.max_turns allows {self.max_calls} calls in an episode"
             raise BadRequest(message, "too_many_calls")
-        episode.asked[context] = episode.asked.get(context, 0) + 1
+        episode.request_counts[context] = episode.request_counts.get(context, 0) + 1
         limit = min(self.params.max_new_tokens, max_new_tokens or self.params.max_new_tokens)
-        asked = _Asked(episode, context, limit, tuple(stop), Future(), time.monotonic())
-        self._incoming.put(asked)
-        return asked.answer
+        pending = _PendingRequest(episode, context, limit, tuple(stop), Future(), time.monotonic())
+        self._incoming.put(pending)
+        return pending.answer
 
     def pump(
         self, session: SamplerSession, max_s: float, *, until_stop: Callable[[Completion, Sequence[str]], Completion]
@@ -105,60 +105,60 @@ class Gateway:
         """
         arrived = self._arrived(0.0 if self._running else max_s)
         if arrived:
-            session.submit([self._request(asked) for asked in arrived])
+            session.submit([self._request(pending) for pending in arrived])
         if not self._running:
             return False
         for completion in session.poll(max_s):
-            asked = self._running.pop(completion.request_id)
-            done = until_stop(completion, asked.stop)
-            if not asked.episode.over:
-                asked.episode.calls.append(Call(asked.context, done, time.monotonic() - asked.since))
-                asked.answer.set_result(done)
+            pending = self._running.pop(completion.request_id)
+            done = until_stop(completion, pending.stop)
+            if not pending.episode.over:
+                pending.episode.calls.append(Call(pending.context, done, time.monotonic() - pending.since))
+                pending.answer.set_result(done)
         return True
 
     def end(self, episode: AgentEpisode, session: SamplerSession) -> None:
         """End an episode whose agent has returned, or was given up: none of its remaining requests counts."""
         episode.over = True
-        left = [name for name, asked in self._running.items() if asked.episode is episode]
+        left = [name for name, pending in self._running.items() if pending.episode is episode]
         for completion in session.abort(left) if left else ():
             del self._running[completion.request_id]
         for name in left:
             if name in self._running:
                 _refuse(self._running[name], "the episode is over")
 
-    def _arrived(self, wait_s: float) -> list[_Asked]:
-        arrived: list[_Asked] = []
+    def _arrived(self, wait_s: float) -> list[_PendingRequest]:
+        arrived: list[_PendingRequest] = []
         try:
             arrived.append(self._incoming.get(timeout=wait_s) if wait_s else self._incoming.get_nowait())
             while True:
                 arrived.append(self._incoming.get_nowait())
         except queue.Empty:
             pass
-        for asked in [asked for asked in arrived if asked.episode.over]:
-            arrived.remove(asked)
-            _refuse(asked, "the episode is over")
+        for pending in [pending for pending in arrived if pending.episode.over]:
+            arrived.remove(pending)
+            _refuse(pending, "the episode is over")
         return arrived
 
-    def _request(self, asked: _Asked) -> SampleRequest:
+    def _request(self, pending: _PendingRequest) -> SampleRequest:
         """Draws are named by the context itself: the order in which an agent's calls arrive changes none."""
         name, self._next_request = self._next_request, self._next_request + 1
-        self._running[name] = asked
-        episode = asked.episode
-        digest = blake2b(repr(asked.context).encode(), digest_size=8).digest()
-        times = sum(call.context == asked.context for call in episode.calls) + sum(
-            one.episode is episode and one.context == asked.context for one in self._running.values()
+        self._running[name] = pending
+        episode = pending.episode
+        digest = blake2b(repr(pending.context).encode(), digest_size=8).digest()
+        times = sum(call.context == pending.context for call in episode.calls) + sum(
+            one.episode is episode and one.context == pending.context for one in self._running.values()
         )
         return SampleRequest(
             request_id=name,
-            prompt_ids=asked.context,
+            prompt_ids=pending.context,
             n=1,
-            params=replace(self.params, max_new_tokens=asked.max_new_tokens),
+            params=replace(self.params, max_new_tokens=pending.max_new_tokens),
             key=(*episode.key, int.from_bytes(digest, "little") >> 1, times),
             first_sample=episode.sample,
             group=episode.group,
         )
 
 
-def _refuse(asked: _Asked, words: str) -> None:
-    if not asked.answer.done():
-        asked.answer.set_exception(BadRequest(words, "unknown_session"))
+def _refuse(pending: _PendingRequest, words: str) -> None:
+    if not pending.answer.done():
+        pending.answer.set_exception(BadRequest(words, "unknown_session"))

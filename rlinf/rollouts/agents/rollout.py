@@ -71,7 +71,7 @@ class AgentRollout(TextRollout):
         rows = self.open_rows(split, task_ids, samples, change)
         clock.add("time/env_reset_s", time.perf_counter() - began)
         episodes = [
-            AgentEpisode((*key, row.task_id), sample=row.sample, place=index, group=row.group)
+            AgentEpisode((*key, row.task_id), sample=row.sample, row_index=index, group=row.group)
             for index, row in enumerate(rows)
         ]
         began = time.perf_counter()
@@ -80,12 +80,12 @@ class AgentRollout(TextRollout):
         grades.give(self._addresses(episodes, params))
         try:
             while grades.open:
-                asked = time.perf_counter()
+                started = time.perf_counter()
                 if self.gateway.pump(session, _POLL_S, until_stop=self.renderer.until_stop):
-                    clock.add(GENERATION, time.perf_counter() - asked)
+                    clock.add(GENERATION, time.perf_counter() - started)
                 for graded in grades.take(0.0, complete=True):
-                    self.gateway.end(episodes[graded.place], session)
-                    rows[graded.place].facts["graded"] = graded
+                    self.gateway.end(episodes[graded.row_index], session)
+                    rows[graded.row_index].facts["graded"] = graded
         finally:
             self.gateway.close()
             session.close()
@@ -113,7 +113,7 @@ class AgentRollout(TextRollout):
         token, url = self.gateway.token, self.endpoint.url
         addresses = [{"base_url": url, "api_key": f"{token}:{name}", "model": MODEL} for name in names]
         return [
-            Response(episode.place, json.dumps(address), cut=False)
+            Response(episode.row_index, json.dumps(address), cut=False)
             for episode, address in zip(episodes, addresses, strict=True)
         ]
 
@@ -133,10 +133,10 @@ def filled(row: Row, branch: Branch, number: int, renderer: PromptRenderer) -> R
         episode=row.sample,
         branch=number,
     )
-    for added, call, place in branch.parts:
+    for added, call, number in branch.parts:
         if made.tokens:
             made.append_words(added, renderer)
-        made.append_response(call.completion, renderer, seconds=call.seconds, number=place)
+        made.append_response(call.completion, renderer, seconds=call.seconds, number=number)
     if not branch.parts:
         made.finish_reason = "no_calls"
     made.read(graded, renderer)

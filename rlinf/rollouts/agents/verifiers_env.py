@@ -37,7 +37,7 @@ class VerifiersEnv(TaskRows):
     """Fits what :class:`rlinf.rollouts.text.env_worker.TextEnvWorker` needs of an environment."""
 
     max_turns = 1
-    """Of the environment: an episode makes as many calls as `env.max_turns` says."""
+    """Of the environment: an episode makes at most `env.max_turns` calls."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class VerifiersEnv(TaskRows):
             reason = answer.get("refused") or f"it has no tasks, or died{self._process.last_words()}"
             self.close()
             raise UserError(f"env.id {env_id}: {reason}")
-        # The thread knows nothing of this object, which ends the process when nobody has it any more.
+        # The thread has no reference to this object, so that its deletion can end the process.
         listener = (lines, self._awaited, str(self._process))
         threading.Thread(target=_listen, args=listener, name=self._name, daemon=True).start()
 

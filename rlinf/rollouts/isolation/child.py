@@ -72,7 +72,7 @@ def serve(connection: socket.socket) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     here = str(Path(__file__).parent)
-    # This folder is no place to import from; modules of the user's own folder are (`env.id: my_module:My-v0`).
+    # Modules are imported from the user's own folder (`env.id: my_module:My-v0`), not from this one.
     sys.path[:] = [*(entry for entry in sys.path if entry != here), os.getcwd()]
     pairs = (text.partition("=") for text in arguments[1:])
     sys.meta_path.insert(0, _Lender({name: Path(folder) for name, _, folder in pairs}))

@@ -40,7 +40,7 @@ class IsolatedEnv(gymnasium.Env):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        result = self._vec_env.step([0], np.asarray(action)[None], look=self.draws_observations)
+        result = self._vec_env.step([0], np.asarray(action)[None], observe=self.draws_observations)
         if result.failed:
             raise EnvProcessError(self._vec_env.last_failure)
         info = {self._success_key: bool(result.success[0])} if result.has_success[0] else {}

@@ -59,7 +59,7 @@ class EnvHost:
 
     def _step(self, message: WireMessage) -> WireMessage:
         result = self._held().step(
-            message.fields["env_indices"], message.arrays["actions"], look=message.fields["look"]
+            message.fields["env_indices"], message.arrays["actions"], observe=message.fields["observe"]
         )
         flags = np.stack([result.terminated, result.truncated, result.success, result.has_success])
         return self._answer(message, result.failed, {"rewards": result.rewards, "flags": flags})
@@ -96,10 +96,10 @@ class EnvHost:
     def _answer(self, message: WireMessage, failed: dict[int, str], arrays: dict[str, Any]) -> WireMessage:
         """Answer a reset or a step: failures by position, and the observations of the requested sub-environments."""
         vec_env = self._held()
-        asked = message.fields["env_indices"]
-        everyone = asked == list(range(vec_env.num_envs))
+        env_indices = message.fields["env_indices"]
+        everyone = env_indices == list(range(vec_env.num_envs))
         seen = {} if self._shares else vec_env.observations
-        leaves = {name: leaf if everyone else leaf[asked] for name, leaf in seen.items()}
+        leaves = {name: leaf if everyone else leaf[env_indices] for name, leaf in seen.items()}
         fields: dict[str, Any] = {"failed": {str(position): kind for position, kind in failed.items()}}
         if failed:
             fields["last_failure"] = vec_env.last_failure

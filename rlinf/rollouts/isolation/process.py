@@ -78,7 +78,7 @@ class EnvProcess:
             self._greeted, self._awaited = True, awaited
         return self._expect(self._awaited, timeout_s)
 
-    def ask(self, message: WireMessage, timeout_s: float | None) -> WireMessage:
+    def call(self, message: WireMessage, timeout_s: float | None) -> WireMessage:
         self.post(message, timeout_s)
         return self.answer(timeout_s)
 

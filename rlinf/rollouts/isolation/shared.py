@@ -17,7 +17,7 @@ import numpy as np
 
 Arrays = dict[str, np.ndarray]
 _ALIGNED = 64
-"""Bytes: leaves begin at cache lines, so that processes that write beside each other do not share one."""
+"""Bytes: leaves begin at cache lines, so that two processes never write to the same line."""
 
 
 class SharedArrays:

@@ -69,30 +69,30 @@ class IsolatedVecEnv:
             index: WireMessage(
                 "reset",
                 {
-                    "env_indices": [env_indices[at] - self._shares[index][0] for at in places],
-                    "seeds": [int(seeds[at]) % 2**31 for at in places],
+                    "env_indices": [env_indices[at] - self._shares[index][0] for at in positions],
+                    "seeds": [int(seeds[at]) % 2**31 for at in positions],
                 },
             )
-            for index, places in self._places(env_indices).items()
+            for index, positions in self._positions(env_indices).items()
         }
         self._untouched.difference_update(env_indices)
-        return self._ask(env_indices, messages)[1]
+        return self._exchange(env_indices, messages)[1]
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
-        places = self._places(env_indices)
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, observe: bool = True) -> StepResult:
+        positions = self._positions(env_indices)
         messages = {
             index: WireMessage(
                 "step",
-                {"env_indices": [env_indices[at] - self._shares[index][0] for at in mine], "look": look},
+                {"env_indices": [env_indices[at] - self._shares[index][0] for at in mine], "observe": observe},
                 {"actions": np.asarray(actions)[mine]},
             )
-            for index, mine in places.items()
+            for index, mine in positions.items()
         }
-        answers, failed = self._ask(env_indices, messages)
+        answers, failed = self._exchange(env_indices, messages)
         rewards, flags = np.zeros(len(env_indices)), np.zeros((4, len(env_indices)), dtype=bool)
         for index, answer in answers.items():
-            rewards[places[index]] = answer.arrays["rewards"]
-            flags[:, places[index]] = answer.arrays["flags"]
+            rewards[positions[index]] = answer.arrays["rewards"]
+            flags[:, positions[index]] = answer.arrays["flags"]
         return StepResult(rewards, *flags, failed=failed)
 
     def restart(self, env_index: int) -> None:
@@ -106,25 +106,25 @@ class IsolatedVecEnv:
             self._share_with(index)
         elif env_index not in self._untouched:
             message = WireMessage("restart", {"env_index": env_index - self._shares[index][0]})
-            self._processes[index].ask(message, self._options.start_timeout_s)
+            self._processes[index].call(message, self._options.start_timeout_s)
             self._untouched.add(env_index)
 
     def render(self, env_index: int) -> np.ndarray:
         """Return the environment's own picture, [H, W, 3] uint8."""
         index = self._home[env_index]
         message = WireMessage("render", {"env_index": env_index - self._shares[index][0]})
-        return self._processes[index].ask(message, self._patience_s).arrays["frame"]
+        return self._processes[index].call(message, self._patience_s).arrays["frame"]
 
     def expert_action(self, env_index: int) -> np.ndarray:
         """Return the current action of the environment's own demonstrator."""
         index = self._home[env_index]
         message = WireMessage("expert", {"env_index": env_index - self._shares[index][0]})
-        return self._processes[index].ask(message, self._patience_s).arrays["action"]
+        return self._processes[index].call(message, self._patience_s).arrays["action"]
 
     def goal_rewards(self, achieved: np.ndarray, desired: np.ndarray) -> GoalRewards:
         """Compute the rewards of goals [n, ...] in the first process."""
         message = WireMessage("goals", arrays={"achieved": achieved, "desired": desired})
-        result = self._processes[0].ask(message, self._patience_s).arrays
+        result = self._processes[0].call(message, self._patience_s).arrays
         return GoalRewards(result["rewards"], result.get("terminated"))
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class IsolatedVecEnv:
         if self._shared is None:
             return
         fields = {"address": self._shared.address, "first": self._shares[index].start}
-        answer = self._processes[index].ask(WireMessage("share", fields), self._options.start_timeout_s)
+        answer = self._processes[index].call(WireMessage("share", fields), self._options.start_timeout_s)
         problem = answer.fields["problem"]
         if problem is not None and index:
             raise EnvProcessError(f"the environment's process cannot open shared memory: {problem}")
@@ -171,7 +171,7 @@ class IsolatedVecEnv:
     def _start(self) -> EnvProcess:
         return EnvProcess(self._options.python, self._options.start_timeout_s)
 
-    def _places(self, env_indices: Sequence[int]) -> dict[int, list[int]]:
+    def _positions(self, env_indices: Sequence[int]) -> dict[int, list[int]]:
         """Process -> positions within ``env_indices`` of those that live there."""
         indices: dict[int, list[int]] = {}
         for position, env_index in enumerate(env_indices):
@@ -182,32 +182,32 @@ class IsolatedVecEnv:
         fields = {"options": asdict(self._options), "num_envs": len(self._shares[index]), "draws": self._draws}
         self._processes[index].post(WireMessage("make", fields), self._options.start_timeout_s)
 
-    def _ask(
+    def _exchange(
         self, env_indices: Sequence[int], messages: dict[int, WireMessage]
     ) -> tuple[dict[int, WireMessage], dict[int, str]]:
         """One message per process, all of them before the first answer is waited for; observations are entered."""
-        places = self._places(env_indices)
+        positions = self._positions(env_indices)
         answers: dict[int, WireMessage] = {}
         failed: dict[int, str] = {}
-        asked = []
+        posted = []
         for index, message in messages.items():
             try:
                 self._processes[index].post(message, self._patience_s)
-                asked.append(index)
+                posted.append(index)
             except EnvProcessError as error:
-                self._lose(error, places[index], failed)
-        for index in asked:
+                self._lose(error, positions[index], failed)
+        for index in posted:
             try:
                 answer = self._processes[index].answer(self._patience_s)
             except EnvProcessError as error:
-                self._lose(error, places[index], failed)
+                self._lose(error, positions[index], failed)
                 continue
             answers[index] = answer
-            rows = [env_indices[position] for position in places[index]]
+            rows = [env_indices[position] for position in positions[index]]
             for name, leaf in self.observations.items() if self._shared is None else ():
                 leaf[rows] = answer.arrays[name]
             for position, kind in answer.fields["failed"].items():
-                failed[places[index][int(position)]] = kind
+                failed[positions[index][int(position)]] = kind
                 self.last_failure = answer.fields["last_failure"]
         return answers, failed
 
@@ -220,13 +220,13 @@ class IsolatedVecEnv:
 
 def remarks_in_process(options: EnvConfig) -> list[Remark]:
     """Remarks of gymnasium's checker on the environment, in its own interpreter."""
-    return [Remark(**remark) for remark in asked_once(options, "check").fields["remarks"]]
+    return [Remark(**remark) for remark in call_once(options, "check").fields["remarks"]]
 
 
-def asked_once(options: EnvConfig, kind: str) -> WireMessage:
+def call_once(options: EnvConfig, kind: str) -> WireMessage:
     """Return a process's answer to one question about the environment of ``options``."""
     process = EnvProcess(options.python, options.start_timeout_s)
     try:
-        return process.ask(WireMessage(kind, {"options": asdict(options)}), options.start_timeout_s)
+        return process.call(WireMessage(kind, {"options": asdict(options)}), options.start_timeout_s)
     finally:
         process.close()

@@ -57,7 +57,7 @@ class StagedHistory:
     def __init__(self, stages: list[list[int]]) -> None:
         self._stages = stages
         self._histories = [ActionHistory(len(env_indices)) for env_indices in stages]
-        self._place = {
+        self._positions = {
             env_index: (stage, at)
             for stage, env_indices in enumerate(stages)
             for at, env_index in enumerate(env_indices)
@@ -66,7 +66,9 @@ class StagedHistory:
     def begin(self, env_indices: list[int]) -> None:
         """Start an episode in each of ``env_indices``."""
         for stage, history in enumerate(self._histories):
-            mine = [self._place[env_index][1] for env_index in env_indices if self._place[env_index][0] == stage]
+            mine = [
+                self._positions[env_index][1] for env_index in env_indices if self._positions[env_index][0] == stage
+            ]
             if mine:
                 history.begin(mine)
 
@@ -77,7 +79,7 @@ class StagedHistory:
     def since_reset(self) -> list[np.ndarray]:
         """Per sub-environment, [decisions, ...]."""
         per_stage = [history.since_reset() for history in self._histories]
-        return [per_stage[stage][at] for _, (stage, at) in sorted(self._place.items())]
+        return [per_stage[stage][at] for _, (stage, at) in sorted(self._positions.items())]
 
     def load(self, per_env: list[np.ndarray]) -> None:
         """Restore what :meth:`since_reset` gave."""

@@ -34,7 +34,7 @@ from rlinf.rollouts.vec_env.vec_env import close_quietly
 from rlinf.schema import EnvConfig
 
 _SAME_TEXT = 20
-"""Starts of each task that say the same before no other text is looked for."""
+"""Starts of each task: if all of them have the same text, no other text is searched for."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Demonstrations:
     imitation_noise: int = 0
     """Standard normal numbers that follow each action in a batch, fresh in every one."""
     successes: int = 0
-    """Episodes that ended with success, whoever made their decisions."""
+    """Episodes that ended with success, of the demonstrator or of the policy."""
     interventions: int = 0
     """Times that the demonstrator took over from a policy, or began."""
     positive: np.ndarray | None = None
@@ -80,7 +80,7 @@ class Demonstrator:
     policys_share: float = 0.0
     """Of the decisions that are not imitated since the policy makes them; episodes count then however they end."""
     gate: str | None = None
-    """In the place of that share: `module:name` of what decides who makes a decision."""
+    """Instead of that share: `module:name` of the function that selects demonstrator or policy for a decision."""
     round: int = 0
     """Each has random streams of its own."""
     labelled: bool = False
@@ -226,8 +226,8 @@ def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
     try:
         names = [name for name, leaf in observation_leaves(env.observation_space).items() if isinstance(leaf, Text)]
         instructions: dict[str, None] = {}
-        for asked, seed in enumerate(Mixture.of(options).in_turn(seeds) if names else ()):
-            if asked == _SAME_TEXT * max(1, len(options.tasks)) and len(instructions) <= len(names):
+        for tried, seed in enumerate(Mixture.of(options).in_turn(seeds) if names else ()):
+            if tried == _SAME_TEXT * max(1, len(options.tasks)) and len(instructions) <= len(names):
                 break
             row = empty_leaves(env.observation_space, (1,))
             write_observation(row, 0, env.reset(seed=seed % 2**31)[0])

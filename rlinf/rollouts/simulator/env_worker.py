@@ -31,7 +31,7 @@ from rlinf.rollouts.simulator.episodes import (
     trace_of,
 )
 from rlinf.rollouts.simulator.fragments import FragmentCollector
-from rlinf.rollouts.simulator.images_apart import Leaves, keep_images_local
+from rlinf.rollouts.simulator.local_images import Leaves, keep_images_local
 from rlinf.rollouts.simulator.pipelined import Notice, PipelinedRollout, WorkerMessage
 from rlinf.rollouts.simulator.recorded import RecordedDemonstrator
 from rlinf.rollouts.simulator.records import RolloutPart
@@ -87,7 +87,7 @@ class EnvWorker:
         self._version = 0
         self._weights = WeightTaker()
         self._evaluators: dict[Words | None, EpisodeCollector] = {}
-        """By what the environments say: what they do by themselves, or an entry of `evaluation.words`."""
+        """By the instructions of the environments: their own (None), or an entry of `evaluation.words`."""
         self._trajectory: PipelinedRollout[Any] | None = None
         self._filmed: tuple[FilmedVecEnv, EpisodeCollector] | None = None
         self._stepped = False
@@ -308,7 +308,7 @@ class EnvWorker:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if self._fragments is not None:
             self._fragments.load_state_dict(state)
-        self._take_over(state.get("stepped", True))  # older checkpoints do not say it
+        self._take_over(state.get("stepped", True))  # older checkpoints lack it
 
     def skip_episodes(self, times: int) -> None:
         """Offsets episode ids, so that a restarted worker never reuses its predecessor's seeds."""

@@ -228,7 +228,7 @@ class EpisodeCollector:
         for part in range(self._chunk):
             rows = [positions[env_index] for env_index in alive]
             result = self.vec_env.step(
-                alive, actions[rows, part] if self._chunk > 1 else actions, look=part == self._chunk - 1
+                alive, actions[rows, part] if self._chunk > 1 else actions, observe=part == self._chunk - 1
             )
             acted = np.ones(len(alive), dtype=bool)
             acted[list(result.failed)] = False

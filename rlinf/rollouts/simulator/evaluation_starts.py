@@ -23,7 +23,7 @@ def evaluation_tasks(seed: int, mixture: Mixture, episodes: int, states: int = 0
         passes = -(-episodes // (tasks * states))
         orders = [numpy_generator(seed, "evaluation states", number).permutation(states) for number in range(passes)]
         order = [int(state) for permuted in orders for state in permuted]
-        # The wrapper `ResetStateIds` takes the remainder of a seed as the place of a state.
+        # The wrapper `ResetStateIds` takes the remainder of a seed as the index of a state.
         starts = [start % (mixture.seeds // states) * states + order[row // tasks] for row, start in enumerate(starts)]
     return [EpisodeTask(row, row, start) for row, start in enumerate(mixture.in_turn(starts))]
 

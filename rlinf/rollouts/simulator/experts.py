@@ -31,7 +31,7 @@ Act = Callable[[Any], Any]
 MakeExpert = Callable[[gymnasium.Env], Act]
 """Called at the start of each episode."""
 MakeGate = Callable[[gymnasium.Env], Callable[[Any], bool]]
-"""Likewise; from an observation to whether the demonstrator makes the next decision, in the place of a policy."""
+"""Likewise; from an observation to whether the demonstrator makes the next decision, instead of a policy."""
 
 
 class NoDemonstrationsError(UserError, ValueError):
@@ -49,7 +49,7 @@ class ExpertStep:
     terminated: bool
     truncated: bool
     success: bool
-    """What the environment says of success after the step."""
+    """Whether the environment reports success after the step."""
     demonstrated: bool
     """False for the random actions of a perturbation, and for those of a policy."""
 

@@ -17,7 +17,7 @@ _HOW = {
 """How an attempt failed, in words, by its kind (`vec_env.FAILURE_KINDS`)."""
 # One or two failures may be a start state's; more than this before anything went well are the environment's.
 _FEW = 3
-_LOOK = "`rlinf check` with the same file looks for the cause."
+_CHECK_HINT = "`rlinf check` with the same file searches for the cause."
 
 
 class EnvFailureError(UserError):
@@ -27,7 +27,7 @@ class EnvFailureError(UserError):
 def too_many_failures(env_id: str, counted: str, most: int, account: str) -> EnvFailureError:
     """Build the error for more failures than `env.max_failures`; ``counted``: how many, ``account``: the newest."""
     return EnvFailureError(
-        f"{env_id}: {account}\nThat is the newest failure: {counted}, and env.max_failures allows {most}. {_LOOK}"
+        f"{env_id}: {account}\nThat is the newest failure: {counted}, and env.max_failures allows {most}. {_CHECK_HINT}"
     )
 
 
@@ -88,7 +88,7 @@ class FailureCount:
         if attempt not in self._went_well and self._failures_in_a_row[attempt] > self._longest_streak:
             raise EnvFailureError(
                 f"{self._env_id}: {account}\nThe environment never made a single step: "
-                f"{self._failures_in_a_row[attempt]} {attempt}s failed, {newest}, and none went well. {_LOOK}"
+                f"{self._failures_in_a_row[attempt]} {attempt}s failed, {newest}, and none went well. {_CHECK_HINT}"
             )
         if self.total > self._most:
             raise too_many_failures(self._env_id, f"{self.total} failed, {newest}", self._most, account)

@@ -169,16 +169,16 @@ class FragmentCollector:
     def _advance(
         self,
         columns: Columns,
-        place: tuple[int, int],
+        chunk_position: tuple[int, int],
         env_indices: list[int],
         actions: np.ndarray,
     ) -> None:
         """Make one environment step of ``env_indices``; enter ends, failures and the observation that follows.
 
-        ``place``: the decision, and the number of this action in its chunk.
+        ``chunk_position``: the decision, and the number of this action in its chunk.
         """
         result = self._vec_env.step(env_indices, actions)
-        timestep, part = place
+        timestep, part = chunk_position
         index = np.asarray(env_indices)
         if result.idle is not None and result.idle.any():
             self._fresh[index[result.idle]] = True
@@ -214,13 +214,13 @@ class FragmentCollector:
             )
             over.append(env_index)
         for position, kind in result.failed.items():
-            self._drop(columns, place, env_indices[position], kind)
+            self._drop(columns, chunk_position, env_indices[position], kind)
             over.append(env_indices[position])
         self._begin(over)
 
-    def _drop(self, columns: Columns, place: tuple[int, int], env_index: int, kind: str) -> None:
+    def _drop(self, columns: Columns, chunk_position: tuple[int, int], env_index: int, kind: str) -> None:
         """Take the broken episode's timesteps out of the batch and the environment out of service."""
-        timestep, part = place
+        timestep, part = chunk_position
         starts = np.nonzero(columns.starts[: timestep + 1, env_index])[0]
         first = int(starts[-1]) if len(starts) else 0
         columns.mask[first : timestep + 1, env_index] = False
@@ -351,7 +351,7 @@ class FragmentCollector:
         self._tally.totals[:] = state["totals"]
         self._tally.lengths[:] = state["lengths"]
         self._tally.succeeded[:] = state["succeeded"]
-        self._tally.has_success[:] = state.get("told", state["succeeded"])  # older checkpoints do not say it
+        self._tally.has_success[:] = state.get("told", state["succeeded"])  # older checkpoints lack it
 
 
 def _joined(timesteps: Granularity, outputs: Sequence[Sequence[PolicyOutput]], executed: torch.Tensor) -> PolicyOutput:
@@ -360,8 +360,8 @@ def _joined(timesteps: Granularity, outputs: Sequence[Sequence[PolicyOutput]], e
     numbers = logprobs.view(*executed.shape, timesteps.dimensions)
     values = None
     if outputs[0][0].values is not None:
-        said = [[each.values for each in stage if each.values is not None] for stage in outputs]
-        values = torch.cat([torch.stack(stage, 1) for stage in said]).flatten(1)
+        stages = [[each.values for each in stage if each.values is not None] for stage in outputs]
+        values = torch.cat([torch.stack(stage, 1) for stage in stages]).flatten(1)
         values = torch.where(timesteps.mask(executed), timesteps.spread(values), 0.0)
     return PolicyOutput(timesteps.logprobs(numbers, executed), values=values)
 

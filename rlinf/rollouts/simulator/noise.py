@@ -1,8 +1,8 @@
 """Noise for decisions, as numpy arrays.
 
 While stepping only actions are needed. Log-probabilities and values come afterwards, from one evaluation of all
-timesteps together, which costs a small policy a fraction of asking for them at every step; a large one tells them with
-its actions (`interfaces.DecidingPolicy`).
+timesteps together, which costs a small policy a fraction of computing them at every step; a large one returns them
+with its actions (`interfaces.DecidingPolicy`).
 """
 
 from __future__ import annotations

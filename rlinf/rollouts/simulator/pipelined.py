@@ -32,7 +32,7 @@ class RequestSummary:
     stage: int
     method: str
     rows: int
-    """Decisions that are asked for; 0 where it asks for something else."""
+    """Requested decisions; 0 for a request of another kind."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Notice(Generic[Result]):
     def of(cls, message: WorkerMessage[Result]) -> tuple[Notice[Result], list[PolicyRequest]]:
         """Return the notice, and the questions in its order."""
         requests = [
-            RequestSummary(stage, ask.method, len(ask.arguments[1]) if ask.method == "decide" else 0)
-            for stage, ask in message.questions
+            RequestSummary(stage, request.method, len(request.arguments[1]) if request.method == "decide" else 0)
+            for stage, request in message.questions
         ]
-        return cls(requests, message.busy_s, message.result), [ask for _, ask in message.questions]
+        return cls(requests, message.busy_s, message.result), [request for _, request in message.questions]
 
 
 class PipelinedRollout(Generic[Result]):

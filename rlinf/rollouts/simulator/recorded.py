@@ -108,9 +108,10 @@ def record(
     root: Path,
     wanted: Recording,
     make_expert: Callable[[gymnasium.Env], MakeExpert],
-    said: Callable[[int, int], None] = lambda done, tried: None,
+    report_progress: Callable[[int, int], None] = lambda done, tried: None,
 ) -> Recorded:
-    """Write episodes of a demonstrator or policy to a LeRobot dataset; ``said`` gets (recorded, played) after each.
+    """Write episodes of a demonstrator or policy to a LeRobot dataset; ``report_progress`` gets (recorded,
+    played) after each.
 
     Episodes start as the demonstrations of a warm start do: from the run's seed and their number. Failed ones are
     left out unless they are wanted. Raises NoDemonstrationsError if too few succeed.
@@ -136,7 +137,7 @@ def record(
                     generator=numpy_generator(wanted.seed, "demonstration", tried),
                     to_the_end=wanted.to_the_end,
                 )
-                steps = [step for step in played if isinstance(step, ExpertStep)]  # all of them: no policy is asked
+                steps = [step for step in played if isinstance(step, ExpertStep)]  # all of them: no policy decides
                 tried += 1
                 # A whole episode may have succeeded on its way; one that was stopped there, at its last step.
                 success = any(step.success for step in (steps if wanted.to_the_end else steps[-1:]))
@@ -144,7 +145,7 @@ def record(
                 if success or wanted.keep_failures:
                     writer.add(_episode(steps, env, wanted))
                     recorded, frames = recorded + 1, frames + len(steps)
-                said(recorded, tried)
+                report_progress(recorded, tried)
     finally:
         close_quietly(env)
     return Recorded(recorded, frames, solved, tried)

@@ -63,7 +63,7 @@ class RolloutPart:
     env_steps: int
     traces: list[EpisodeTrace] = field(default_factory=list)
     problem: str | None = None
-    """Why there is no video, where one was asked for."""
+    """Why there is no video, if one was requested."""
     last_failure: str = ""
     """An account of the newest failure of an environment; empty where none has failed."""
 

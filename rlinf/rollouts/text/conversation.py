@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class Response(NamedTuple):
     """A policy's turn on its way to the environment."""
 
-    place: int
+    row_index: int
     """Position of the conversation among those of the last reset."""
-    said: str | TokenArray[int]
+    content: str | TokenArray[int]
     """Its text, or its tokens, which become text where it is graded."""
     cut: bool
     """The length limit ended it, not the policy."""
@@ -41,7 +41,7 @@ class Response(NamedTuple):
 class Feedback:
     """The environment's answer to one response."""
 
-    place: int
+    row_index: int
     """Position of the conversation among those of the last reset."""
     observation: str
     reward: float
@@ -66,9 +66,9 @@ class Feedback:
     """Likewise: the token of the response in which each step of ``facts["step_ends"]`` ends."""
 
     @classmethod
-    def lost_row(cls, place: int, failure: str, account: str, *, seconds: float = 0.0) -> Feedback:
+    def lost_row(cls, row_index: int, failure: str, account: str, *, seconds: float = 0.0) -> Feedback:
         """Build the answer that replaces one that the environment failed to give."""
-        return cls(place, "", 0.0, True, lost=True, failure=failure, account=account, seconds=seconds)
+        return cls(row_index, "", 0.0, True, lost=True, failure=failure, account=account, seconds=seconds)
 
 
 class Answers(Protocol):
@@ -188,7 +188,7 @@ class Row:
     prompt_text: str
     prompt_ids: tuple[int, ...]
     pictures: list[str] = field(default_factory=list)
-    """Addresses of the pictures in the prompt and in what the environment said later, in their order."""
+    """Addresses of the pictures in the prompt and in later observations, in their order."""
     hinted_ids: tuple[int, ...] = ()
     """The prompt with `teacher.hint`; empty if the row has none."""
     routes: np.ndarray | None = None
@@ -201,7 +201,7 @@ class Row:
     """Position -> reward: what the environment gave for the turn that ended there."""
     step_rewards: dict[int, float] = field(default_factory=dict)
     anchors: dict[int, int] = field(default_factory=dict)
-    """First position of a turn -> the state it answers, as a number: equal where the environment said the same."""
+    """First position of a turn -> the state it answers, as a number: equal for equal observations."""
     answers: list[str] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     """The conversation after the prompt: the tokens of all turns are ``tokens``."""
@@ -210,7 +210,7 @@ class Row:
     """Why the conversation ended: "stop" (the environment or the policy ended it), "length" (a response at
     `rollout.max_new_tokens`), "conversation_length" (at `rollout.max_conversation_tokens`), "turns" (at
     `env.max_turns`), "env_timeout" (the environment hung), "env_error" (it failed), "masked" (it wants the conversation
-    left out), or what else the sampler says."""
+    left out), or another reason of the sampler."""
     done: bool = False
     lost: bool = False
     """The environment hung over a response: nothing is known of the conversation, and nothing is learned from it."""
@@ -228,9 +228,9 @@ class Row:
     _undecoded: bool = False
     """The text of the last turn is still to come."""
     _later: LazyText | None = None
-    """The text of the only turn, where its tokens are apart."""
+    """The text of the only turn, if its tokens are in another process."""
     _last_observation: str | None = None
-    """What the environment said last; None before its first answer to a turn."""
+    """The environment's last observation; None before its first answer to a turn."""
 
     def __post_init__(self) -> None:
         """Convert lists of numbers, as checkpoints of earlier versions have them, to columns."""
@@ -307,7 +307,7 @@ class Row:
         self.finish_reason = completion.finish_reason
         self.routes = completion.routes
         versions = tuple(sorted({version for version, _ in completion.policy_version.runs()}))
-        self.answers.append(renderer.said(response) if renderer.decodes_responses else "")
+        self.answers.append(renderer.env_text(response) if renderer.decodes_responses else "")
         self.turns.append(
             Turn("policy", renderer.role("policy"), self.answers[-1], len(response), seconds, versions=versions)
         )
@@ -317,11 +317,11 @@ class Row:
                 self.prompt_text if self._last_observation is None else self._last_observation
             )
 
-    def response(self, place: int) -> Response:
-        """Return the turn that :meth:`append_response` added, for the environment; ``place`` is that of the
-        conversation."""
+    def response(self, row_index: int) -> Response:
+        """Return the turn that :meth:`append_response` added, for the environment; ``row_index`` is that
+        of the conversation."""
         content = self.tokens[self._turn_start :] if self._undecoded else self.answers[-1]
-        return Response(place, content, self.cut_by_length, read_back=not isinstance(content, RemoteArray))
+        return Response(row_index, content, self.cut_by_length, read_back=not isinstance(content, RemoteArray))
 
     @property
     def text(self) -> str | LazyText:
@@ -331,10 +331,12 @@ class Row:
     def read(self, graded: Feedback, renderer: PromptRenderer, *, seconds: float = 0.0) -> None:
         """Read the environment's answer, after ``seconds``, to the turn that :meth:`append_response` added."""
         if self._undecoded and graded.text is None and isinstance(self.tokens, RemoteArray):
-            self._later = LazyText(self.tokens, renderer.said)
+            self._later = LazyText(self.tokens, renderer.env_text)
         elif self._undecoded:
             self._undecoded = False
-            self.answers[-1] = renderer.said(self.tokens[self._turn_start :]) if graded.text is None else graded.text
+            self.answers[-1] = (
+                renderer.env_text(self.tokens[self._turn_start :]) if graded.text is None else graded.text
+            )
             self.turns[-1] = replace(self.turns[-1], text=self.answers[-1])
         if graded.lost or graded.masked:
             self.lose(f"env_{graded.failure}" if graded.lost else "masked")
@@ -347,7 +349,7 @@ class Row:
             self.turns[-1] = replace(self.turns[-1], reward=graded.reward, reward_terms=terms)
         if self.tokens:
             self.rewards[len(self.tokens) - 1] = self.rewards.get(len(self.tokens) - 1, 0.0) + graded.reward
-            self._place_steps(graded, renderer)
+            self._add_step_rewards(graded, renderer)
         if graded.ended or self.cut_by_length:
             self.done = True
             if graded.truncated and not self.cut_by_length:
@@ -356,7 +358,7 @@ class Row:
         observation = self._last_observation = graded.observation
         role = str(graded.facts.get("role", "user"))
         after, response = self.tokens[-1] if self.tokens else None, self.answers[-1] if self.answers else ""
-        added = renderer.continuation(observation, role, after=after, said=response)
+        added = renderer.continuation(observation, role, after=after, response=response)
         self.append_words(added, renderer, text=observation, role=role, seconds=graded.seconds or seconds)
 
     def append_words(
@@ -369,13 +371,13 @@ class Row:
         seconds: float = 0.0,
     ) -> None:
         """Append words between two turns of the policy, as tokens that it did not choose."""
-        said = TokenArray.ints(added)
-        self.tokens += said
-        self.logprobs += TokenArray.floats(said.like(0))
-        self.mask += TokenArray.flags(said.like(0))
-        self.versions += said.like(0)
+        ids = TokenArray.ints(added)
+        self.tokens += ids
+        self.logprobs += TokenArray.floats(ids.like(0))
+        self.mask += TokenArray.flags(ids.like(0))
+        self.versions += ids.like(0)
         if self.episode is not None:
-            self.turn_ids += said.like(-1)
+            self.turn_ids += ids.like(-1)
         words = renderer.text(list(added)) if text is None else text
         self.pictures += pictures_of(words)
         self.turns.append(Turn("environment", renderer.role("environment", role), words, len(added), seconds))
@@ -391,7 +393,7 @@ class Row:
         self.step_rewards.clear()
         self.facts, self.finish_reason, self.done, self.lost = {}, reason, True, True
 
-    def _place_steps(self, graded: Feedback, renderer: PromptRenderer) -> None:
+    def _add_step_rewards(self, graded: Feedback, renderer: PromptRenderer) -> None:
         """Add the scores of the environment's steps, at the tokens in which they end.
 
         A step without one (NaN) leaves no trace."""

@@ -25,7 +25,7 @@ from rlinf.schema import SftConfig
 _NOTE_CHARS = 160
 """Of a prompt or a response in a note."""
 _CANDIDATES, _ROUNDS = 16, 64
-"""Tasks that are looked at at once for easy ones, and how often."""
+"""Tasks that are searched at once for easy ones, and how often."""
 
 
 class TextDemonstrations:
@@ -117,11 +117,11 @@ def _encoded(one: Demonstration, renderer: PromptRenderer) -> tuple[list[int], l
     tokens: list[int] = []
     mask: list[bool] = []
     for index, response in enumerate(one.responses):
-        said = ended(renderer.encode(response), renderer.turn_end)
-        tokens += said
-        mask += [True] * len(said)
+        response_ids = ended(renderer.encode(response), renderer.turn_end)
+        tokens += response_ids
+        mask += [True] * len(response_ids)
         if index < len(one.observations):
-            added = renderer.continuation(*one.observations[index], after=said[-1], said=response)
+            added = renderer.continuation(*one.observations[index], after=response_ids[-1], response=response)
             tokens += added
             mask += [False] * len(added)
     return tokens, mask

@@ -33,7 +33,7 @@ CONVERSATIONS = "conversations"
 
 Awaited = Literal["completion", "feedback"]
 Key = Callable[[int], tuple[int, ...]]
-"""The beginning of the names of a row's random streams, by its place."""
+"""The beginning of the names of a row's random streams, by its index."""
 Halt = Callable[[OpenBatch, int], int | None]
 """How many tokens the next response of a row may have under these weights; None: to its own end."""
 
@@ -58,19 +58,19 @@ def _next(awaited: Awaited) -> Generator[Awaited, Any, Any]:
     return (yield awaited)
 
 
-async def converse(batch: OpenBatch, place: int, member: TextMixtureEnv, limits: TurnLimits) -> None:
+async def converse(batch: OpenBatch, index: int, member: TextMixtureEnv, limits: TurnLimits) -> None:
     """Hold the conversation of a row, from the point that its batch has reached to its end."""
-    row, renderer = batch.rows[place], member.renderer
+    row, renderer = batch.rows[index], member.renderer
     while not row.done:
-        if len(row.answers) == batch.heard[place]:
+        if len(row.answers) == batch.heard[index]:
             completion, seconds = await _next("completion")
             if completion.finish_reason == "length" and limits.room(row) < limits.params.max_new_tokens:
                 completion = replace(completion, finish_reason="conversation_length")
             row.append_response(completion, renderer, seconds=seconds)
         feedback, seconds = await _next("feedback")
         row.read(feedback, renderer, seconds=seconds)
-        batch.heard[place] += 1
-        if not row.done and batch.heard[place] >= member.max_turns:
+        batch.heard[index] += 1
+        if not row.done and batch.heard[index] >= member.max_turns:
             row.cut("turns")
         if not row.done and limits.room(row) < 1:
             row.cut("conversation_length")
@@ -85,13 +85,13 @@ class _Open:
     answers: Answers | None
     suspended: dict[int, Coroutine[Awaited, Any, None]] = field(default_factory=dict)
     unrequested: list[int] = field(default_factory=list)
-    """Places of rows that await a completion which is not requested yet."""
+    """Indices of rows that await a completion which is not requested yet."""
     interrupted: list[int] = field(default_factory=list)
     """The same, but not before the next session."""
     outgoing: list[int] = field(default_factory=list)
-    """Places of rows whose response is to be given to the environment."""
+    """Indices of rows whose response is to be given to the environment."""
     since: dict[int, float] = field(default_factory=dict)
-    """Place of a row that awaits feedback -> since when."""
+    """Index of a row that awaits feedback -> since when."""
     requested: int = 0
     """Completions that samplers work on."""
 
@@ -102,7 +102,7 @@ class _Request:
 
     open: _Open
     first: int
-    """Place of its first row."""
+    """Index of its first row."""
     first_sample: int
     left: int
     """Completions to come."""
@@ -117,7 +117,7 @@ class Engine:
         member: Callable[[int], TextMixtureEnv],
         limits: TurnLimits,
         *,
-        halt: Halt = lambda batch, place: None,
+        halt: Halt = lambda batch, index: None,
         ordered: bool = False,
         timed: bool = True,
     ) -> None:
@@ -290,11 +290,11 @@ class Engine:
         if self._ordered:
             while answers.open and (answers.in_part or complete):
                 arrived += answers.take(_WAIT_S, complete=complete)
-            arrived.sort(key=lambda feedback: feedback.place)
+            arrived.sort(key=lambda feedback: feedback.row_index)
         for feedback in arrived:
-            since = opened.since.pop(feedback.place)
-            self._record("environment", opened, feedback.place, since)
-            self._resume(opened, feedback.place, (feedback, self._seconds(since)))
+            since = opened.since.pop(feedback.row_index)
+            self._record("environment", opened, feedback.row_index, since)
+            self._resume(opened, feedback.row_index, (feedback, self._seconds(since)))
 
     def _record(self, name: str, opened: _Open, index: int, since: float) -> None:
         """Record what a conversation awaited since ``since``, for the timeline of the step."""

@@ -26,9 +26,9 @@ from rlinf.schema.derived import VERIFIERS, TextEnv, is_agent
 
 _WAIT_S = 0.05
 CHANNEL_MARK = "#"
-"""Between a split and a number: one more environment of that split, for conversations that go on beside others."""
+"""Between a split and a number: one more environment of that split, for conversations that continue during others."""
 _ROWS = ("path", "split", "subset", "eval_fraction", "limit", "question_field", "prompt_field")
-"""Constructor arguments that say which rows of a data set an environment asks."""
+"""Constructor arguments that select the rows of a data set for an environment."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class EnvFacts:
     steps_rows: bool = False
     """Conversations are answered side by side, each in a thread (`step_row`)."""
     response_marks: tuple[str, ...] = ()
-    """Literal text that a response needs to earn its reward: prompts should ask for it."""
+    """Literal text that a response needs to earn its reward: prompts should request it."""
     instructions: Mapping[str, str] = field(default_factory=dict)
-    """Literal text that responses should contain -> the sentence that asks for it (see `data.instruction`)."""
+    """Literal text that responses should contain -> the sentence that requests it (see `data.instruction`)."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """What the policy may call, as a chat template takes it."""
     example: str = ""
@@ -121,7 +121,7 @@ class TextEnvWorker:
         """What the conversations here are about, by split."""
         self._texts: Sequence[ResponseText] = ()
         self._reading: dict[tuple[str, int], tuple[Response, str]] = {}
-        """Responses that came as tokens and are with `step_row`, by split and place, and their texts."""
+        """Responses that came as tokens and are with `step_row`, by split and row index, and their texts."""
 
     def read_tokens(self, texts: Sequence[ResponseText]) -> None:
         """Responses may come as tokens from now on; of a mixture, ``texts`` has a decoder for each environment."""
@@ -135,17 +135,17 @@ class TextEnvWorker:
 
     def _read(self, split: str, response: Response) -> Response:
         """Return the response as text."""
-        if isinstance(response.said, str):
+        if isinstance(response.content, str):
             return response
-        return response._replace(said=self._decoder(split, response.place).said(response.said))
+        return response._replace(content=self._decoder(split, response.row_index).env_text(response.content))
 
     def _about(self, split: str, graded: Feedback, response: Response, text: str) -> Feedback:
         """Add to ``graded`` the facts of a ``response`` that came as tokens which only the decoder has."""
-        if isinstance(response.said, str):
+        if isinstance(response.content, str):
             return graded
         ends = graded.facts.get("step_ends")
-        decoder = self._decoder(split, response.place)
-        steps = () if ends is None else step_positions(response.said, ends, decoder.text, opened=len(decoder.opened))
+        decoder = self._decoder(split, response.row_index)
+        steps = () if ends is None else step_positions(response.content, ends, decoder.text, opened=len(decoder.opened))
         return replace(graded, text=text if response.read_back else None, step_positions=steps)
 
     def facts(self, split: str) -> EnvFacts:
@@ -165,7 +165,7 @@ class TextEnvWorker:
         env, negative = self._env(split), by.startswith("-")
         if not hasattr(env, "difficulties"):
             raise TextEnvError(
-                f"data.curriculum.by: {self.env_id} does not say how hard its tasks are (it has no method "
+                f"data.curriculum.by: {self.env_id} does not report how hard its tasks are (it has no method "
                 "difficulties(task_ids, by)). Set data.curriculum.by: null."
             )
         results = [float(one) for one in env.difficulties(list(task_ids), by.removeprefix("-"))]
@@ -214,8 +214,8 @@ class TextEnvWorker:
         env = self._env(split)
         actions: list[str | None] = [None if getattr(env, "steps_in_part", False) else ""] * env.num_envs
         first = self._first[split]
-        rows = [response.place - first for response in responses]
-        texts = [str(self._read(split, response).said) for response in responses]
+        rows = [response.row_index - first for response in responses]
+        texts = [str(self._read(split, response).content) for response in responses]
         for row, text in zip(rows, texts, strict=True):
             actions[row] = text
         if hasattr(env, "mark_cut"):
@@ -238,22 +238,22 @@ class TextEnvWorker:
         threads = self._threads[split]
         texts = [self._read(split, response) for response in responses]
         for response, text in zip(responses, texts, strict=True):
-            self._reading[split, response.place] = response, str(text.said)
+            self._reading[split, response.row_index] = response, str(text.content)
         threads.give(texts)
         answered = threads.take(wait_s)
-        return [self._about(split, graded, *self._reading.pop((split, graded.place))) for graded in answered]
+        return [self._about(split, graded, *self._reading.pop((split, graded.row_index))) for graded in answered]
 
     def replay(self, split: str, responses: Sequence[Response]) -> None:
         """Repeat ``responses`` in conversations that were started again, each one's in their order."""
         later: dict[int, deque[Response]] = {}
         for response in responses:
-            later.setdefault(response.place, deque()).append(response)
+            later.setdefault(response.row_index, deque()).append(response)
         following = [turns.popleft() for turns in later.values()]
         while following or (split in self._threads and self._threads[split].open):
             feedback = self.exchange(split, following, _WAIT_S)
             if isinstance(feedback, Hung):
                 raise TimeoutError(f"{self.env_id} hangs in step: {feedback.account}")
-            following = [later[graded.place].popleft() for graded in feedback.rows if later[graded.place]]
+            following = [later[graded.row_index].popleft() for graded in feedback.rows if later[graded.row_index]]
 
     def answers(self) -> WorkerAnswers:
         """Return the conversations of the last :meth:`reset`, without a pool that watches over them."""

@@ -31,9 +31,9 @@ Pieces = list[tuple[list[int], bool]]
 class _RenderedOtherwiseError(ConversationError):
     """Earlier turns read otherwise once later ones follow."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, location: str) -> None:
         super().__init__(
-            f"{place}: the chat template renders earlier turns otherwise once there are later ones, so that no row "
+            f"{location}: the chat template renders earlier turns otherwise once there are later ones, so that no row "
             "holds all answers as they were prompted: write one row for each answer, with weight 0 on the answers "
             "before it"
         )
@@ -119,16 +119,16 @@ class ConversationEncoder:
                     f"template, or write them into the content of a message and take {name} out"
                 )
         parts: Pieces = []
-        asked: list[str] = []
+        prompt_lines: list[str] = []
         for index, message in enumerate(messages):
             if message.role != "assistant":
-                asked.append(message.content + ("\n" if message.role == "system" else ""))
+                prompt_lines.append(message.content + ("\n" if message.role == "system" else ""))
                 continue
-            text = "\n".join(asked)
+            text = "\n".join(prompt_lines)
             begun = any(tokens for tokens, _ in parts)
             parts.append((self._ids(f"\n{text}\n") if begun else list(self._renderer.begun(text)), False))
             parts.append((ended(self._ids(message.content), self._renderer.turn_end), message.imitated))
-            asked = []
+            prompt_lines = []
             if not any(later.imitated for later in messages[index + 1 :]):
                 break
         return parts
@@ -169,14 +169,14 @@ class ConversationEncoder:
                 response, between = self._continued(conversation, message, rest, opened_thoughts(opening))
             else:
                 rest = rest or self._behind_prompt(conversation, opening, self._render(conversation, whole))
-                response, between = self._said(conversation, message, rest)
+                response, between = self._answer_ids(conversation, message, rest)
             parts.append((response, message.imitated))
             if following is not None:
                 parts.append((between, False))
             opening = closed
         return parts
 
-    def _said(self, conversation: Conversation, message: Message, rest: str) -> tuple[list[int], list[int]]:
+    def _answer_ids(self, conversation: Conversation, message: Message, rest: str) -> tuple[list[int], list[int]]:
         """Return (an answer with its end mark, what the template writes behind it)."""
         thoughts = message.thoughts.strip()
         if thoughts not in rest:
@@ -255,9 +255,9 @@ class ConversationEncoder:
         if not whole.startswith(opening):
             shared = next(at for at in range(len(opening)) if whole[at : at + 1] != opening[at])
             raise ConversationError(
-                f"{conversation.location}: the chat template asks for this answer with {opening[shared:][:60]!r}, and "
-                f"writes {whole[shared:][:60]!r} in its place: write the answer so that it goes on behind the former, "
-                "or change what the template asks with by data.chat_template_kwargs"
+                f"{conversation.location}: the chat template ends the prompt of this answer with "
+                f"{opening[shared:][:60]!r}, and later writes {whole[shared:][:60]!r} instead: begin the answer so "
+                "that it continues the former, or change the end of the prompt by data.chat_template_kwargs"
             )
         return whole[len(opening) :]
 

@@ -23,9 +23,9 @@ class OpenBatch:
     round: int = 0
     """Of dynamic sampling: how many batches of this step were found to have too few groups to learn from."""
     begun: dict[int, Completion] = field(default_factory=dict)
-    """Place of a row -> what there is of the response that it is at."""
+    """Index of a row -> what there is of the response that it is at."""
     finished: list[int] = field(default_factory=list)
-    """Places of rows that are over."""
+    """Indices of rows that are over."""
     heard: list[int] = field(default_factory=list)
     """Of each row: responses that its environment has answered."""
     taken: list[int] = field(default_factory=list)
@@ -39,14 +39,14 @@ class OpenBatch:
         self.heard = self.heard or [0] * len(self.rows)
         self._over = set(self.finished)
 
-    def finish(self, place: int) -> None:
+    def finish(self, index: int) -> None:
         """Mark the conversation of a row as over."""
-        self.finished.append(place)
-        self._over.add(place)
+        self.finished.append(index)
+        self._over.add(index)
 
-    def over(self, place: int) -> bool:
+    def over(self, index: int) -> bool:
         """Return whether the conversation of a row is over."""
-        return place in self._over
+        return index in self._over
 
     def groups(self, size: int) -> list[int]:
         """Return the groups of ``size`` rows that are not handed out yet."""

@@ -55,7 +55,7 @@ class Conversations:
     rows: list[Row]
     metrics: Metrics
     branches: list[Row] = field(default_factory=list)
-    """Further rows of the same episodes: their group and episode say whose they are."""
+    """Further rows of the same episodes, which have the same group and episode."""
 
     def settled_rows(self) -> list[Row]:
         """All rows of a batch: lost ones are in groups of their own, and a branch is lost with its episode."""
@@ -114,7 +114,7 @@ class TextRollout:
         self.pad_token_id = self.renderer.tokenizer.pad_token_id
         self.hint = config.teacher.hint
         self.extra_columns = columns_of(config.algorithm.adv_type)
-        """What the estimator needs beside the usual columns: ``greedy_rewards`` costs a further response for each
+        """What the estimator needs besides the usual columns: ``greedy_rewards`` costs a further response for each
         prompt, the others nothing."""
 
     @property
@@ -187,7 +187,7 @@ class TextRollout:
         began = time.perf_counter()
         rows = self.open_rows(split, task_ids, samples, change)
         clock.add("time/env_reset_s", time.perf_counter() - began)
-        self.hold(OpenBatch(0, rows), lambda place: key, self._session(split), params, clock, answers)
+        self.hold(OpenBatch(0, rows), lambda index: key, self._session(split), params, clock, answers)
         return Conversations(rows, {**summary(rows), **metrics_by_member(self.members, rows), **clock.spent})
 
     def _session(self, split: str) -> SamplerSession:

@@ -82,11 +82,11 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
         except (Exception, SystemExit) as error:
             if _OF_TENSORS not in str(error):
                 raised.append(Remark(f"a call of gymnasium's checker raised {account_of(error)}", True))
-    # The checker looks at a few resets and steps, and stops at what it finds first; training meets the rest.
+    # The checker makes a few resets and steps, and stops at the first problem; training meets the rest.
     infos: set[str] = set()
     walked = _walk(env, infos, success_key)
     if any(_NOT_FINITE in remark.message for remark in walked):
-        # NaN differs from itself: two equal episodes look as if they were not.
+        # NaN differs from itself: two equal episodes seem to differ.
         remarks = [remark for remark in remarks if _UNEQUAL not in remark.message]
     if env.has_wrapper_attr("random_legal_action"):
         raised = []  # gymnasium's checker takes illegal actions too
@@ -188,7 +188,7 @@ def _random_trajectory(
 
 
 class _SlowError(Exception):
-    """A call of the environment did not return in time; the message says where it was."""
+    """A call of the environment did not return in time; the message names the call."""
 
 
 def _limited(call: Callable[..., Any], seconds: float) -> Callable[..., Any]:
@@ -231,7 +231,7 @@ def outside(space: spaces.Space, value: Any, name: str = "observation") -> str:
     if isinstance(space, spaces.Dict) and isinstance(value, dict):
         missing, more = set(space.spaces) - set(value), set(value) - set(space.spaces)
         if missing or more:
-            return f"{name} lacks {sorted(missing)} and has {sorted(more)} beside what the space names"
+            return f"{name} lacks {sorted(missing)} and has {sorted(more)}, which the space lacks"
         parts = [outside(part, value[key], f"{name}[{key!r}]") for key, part in space.spaces.items()]
         return "; ".join(part for part in parts if part)
     if value in space:
@@ -245,14 +245,14 @@ def _outside_box(space: spaces.Box, value: Any) -> str:
     if not isinstance(value, np.ndarray):
         return f"a {type(value).__name__}, where the space wants an array of {space.dtype} {space.shape}"
     if value.shape != space.shape:
-        return f"shape {value.shape}, the space says {space.shape}"
+        return f"shape {value.shape}, the space has {space.shape}"
     if not np.can_cast(value.dtype, space.dtype):
-        return f"dtype {value.dtype}, the space says {space.dtype}"
+        return f"dtype {value.dtype}, the space has {space.dtype}"
     if not np.isfinite(value).all() and value.dtype.kind == "f":
         return f"{int((~np.isfinite(value)).sum())} of {value.size} numbers are not finite"
     bad = np.argwhere((value < space.low) | (value > space.high))
     at = tuple(bad[0].tolist())
     return (
         f"{len(bad)} of {value.size} numbers are out of bounds, for example {value[at]} at {at}, "
-        f"where the space says {space.low[at]} to {space.high[at]}"
+        f"where the space has {space.low[at]} to {space.high[at]}"
     )

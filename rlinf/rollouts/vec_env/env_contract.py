@@ -49,7 +49,7 @@ def flag(value: Any, name: str) -> bool:
 
 
 def success_of(info: Any, key: str) -> bool | None:
-    """Return what an `info` says of success; None if it says nothing."""
+    """Return the success that an `info` reports; None if it reports none."""
     if info is not None and not isinstance(info, Mapping):
         raise EnvContractError(f"step() returned the info {info!r}, which is not a dictionary")
     value = info.get(key) if info else None

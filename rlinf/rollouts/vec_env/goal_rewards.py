@@ -11,7 +11,7 @@ from rlinf.rollouts.env_errors import account_of
 
 
 def goal_rewards(env: gymnasium.Env, achieved: np.ndarray, desired: np.ndarray) -> GoalRewards:
-    """Ask ``env`` for the rewards of goals [n, ...]; ``info`` is an empty dict for each row.
+    """Let ``env`` compute the rewards of goals [n, ...]; ``info`` is an empty dict for each row.
 
     Raises SpaceError if it has no ``compute_reward``, if that fails, or gives something else than n numbers.
     """

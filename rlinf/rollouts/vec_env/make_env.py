@@ -96,7 +96,7 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
     except ModuleNotFoundError as error:
         raise _not_installed(options.id, error) from error
     except TypeError as error:
-        # Gymnasium says so of every TypeError in a constructor; only a call that did not fit is the configuration's.
+        # Gymnasium reports every TypeError of a constructor so; only a call that did not fit is the configuration's.
         if "argument" not in str(error):
             raise _not_constructed(options, error) from error
         if batch is not None and not _takes_num_envs(batch):

@@ -77,7 +77,7 @@ class NativeVecEnv:
                 self.observations[name][list(env_indices)] = leaf[list(env_indices)]
         return {}
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, observe: bool = True) -> StepResult:
         """Step all sub-environments at once; ``idle`` if the environment spent the step on a reset."""
         result = self._advance(actions)
         wrong = self._check.mark(result.failed, env_indices, self.observations, result.rewards)
@@ -126,7 +126,7 @@ class NativeVecEnv:
             if mask is None:
                 self.observations[name] = leaf
             else:
-                self.observations[name] = np.where(_beside(mask, leaf), leaf, self.observations[name])
+                self.observations[name] = np.where(_row_mask(mask, leaf), leaf, self.observations[name])
 
     def _column(self, values: Any, name: str, dtype: type) -> np.ndarray:
         """Return a result of ``step`` as [N] of ``dtype``; axes of length 1 are taken off.
@@ -163,7 +163,7 @@ class NativeVecEnv:
                 leaf[env_index] = final[name]
 
 
-def _beside(mask: np.ndarray, leaf: np.ndarray) -> np.ndarray:
+def _row_mask(mask: np.ndarray, leaf: np.ndarray) -> np.ndarray:
     """``mask`` [N] in a shape that selects rows of ``leaf`` [N, ...]."""
     return mask.reshape(-1, *(1,) * (leaf.ndim - 1))
 
@@ -178,11 +178,11 @@ def _at(finals: Any, env_index: int) -> Any:
 def _autoreset_mode(env_id: str, metadata: Mapping[str, Any]) -> AutoresetMode:
     """Return how the environment resets, from its metadata."""
     modes = ", ".join(mode.name for mode in AutoresetMode)
-    said = metadata.get("autoreset_mode")
+    declared = metadata.get("autoreset_mode")
     try:
-        return AutoresetMode(said)
+        return AutoresetMode(declared)
     except ValueError as error:
-        what = "does not say" if said is None else f"says {said!r} of"
+        what = "does not declare" if declared is None else f"declares {declared!r} for"
         raise AutoresetError(
             f"env.id {env_id!r}: its vector env {what} how it resets (metadata['autoreset_mode'], one of {modes} of "
             "gymnasium.vector.AutoresetMode), and a wrong guess would train on wrong transitions. Add it to the class, "

@@ -48,7 +48,7 @@ class SeededBatchVecEnv(NativeVecEnv):
         self.last_failure = self._check.mark(failed, env_indices, self.observations) or self.last_failure
         return failed
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, observe: bool = True) -> StepResult:
         everyone = np.zeros((self.num_envs, *actions.shape[1:]), dtype=actions.dtype)
         everyone[list(env_indices)] = actions
         result = self._advance(everyone).of(env_indices)

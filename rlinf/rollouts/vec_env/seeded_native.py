@@ -57,7 +57,7 @@ class SeededNativeVecEnv:
                 self.observations[name][env_index] = leaf
         return {}
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, observe: bool = True) -> StepResult:
         if len(env_indices) == self.num_envs and list(env_indices) == list(range(self.num_envs)):
             return self._step_all(env_indices, actions)
         everyone = np.zeros((self.num_envs, *actions.shape[1:]), dtype=actions.dtype)

@@ -67,11 +67,11 @@ class SyncVecEnv:
         self.last_failure = self._check.mark(failed, env_indices, self.observations) or self.last_failure
         return failed
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, observe: bool = True) -> StepResult:
         count = len(env_indices)
         if self._may_skip:
             for env_index in env_indices:
-                self._envs[env_index].set_wrapper_attr(DRAWS, look)
+                self._envs[env_index].set_wrapper_attr(DRAWS, observe)
         rewards, flags, failed = np.zeros(count), np.zeros((4, count), dtype=bool), {}
         key, single = self._success_key, self._single
         # An environment may write into what it is given, and the caller keeps the actions.

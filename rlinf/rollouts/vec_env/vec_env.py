@@ -42,9 +42,9 @@ class StepResult:
     truncated: np.ndarray
     """[n] bool."""
     success: np.ndarray
-    """[n] bool, what the env's info says under the success key (false where it says nothing)."""
+    """[n] bool, the value of the success key in the env's info (false where it is absent)."""
     has_success: np.ndarray
-    """[n] bool, whether it says anything there: many environments know no success."""
+    """[n] bool, whether the key is there: many environments report no success."""
     _: KW_ONLY
     failed: dict[int, str]
     """Position within the sub-environments stepped -> kind of failure. The other columns mean nothing there."""
@@ -55,7 +55,7 @@ class StepResult:
         """Select the result of some sub-environments, if this is that of all, none of which was idle."""
         index = np.asarray(env_indices, dtype=np.int64)
         columns = (self.rewards, self.terminated, self.truncated, self.success, self.has_success)
-        failed = {place: self.failed[one] for place, one in enumerate(env_indices) if one in self.failed}
+        failed = {position: self.failed[one] for position, one in enumerate(env_indices) if one in self.failed}
         return StepResult(*(column[index] for column in columns), failed=failed)
 
 
@@ -74,10 +74,10 @@ class VecEnv(Protocol):
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         """Start an episode in each of ``env_indices``; return position -> kind for those that failed to."""
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, observe: bool = True) -> StepResult:
         """Step each of ``env_indices`` once with actions [n, ...].
 
-        Without ``look`` the observations of this step are not read: environments whose pictures cost much (they
+        Without ``observe`` the observations of this step are not read: environments whose pictures cost much (they
         have an attribute ``draws_observations``) leave them out.
         """
 

@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlinf.rollouts.isolation.vec_env import asked_once
+from rlinf.rollouts.isolation.vec_env import call_once
 from rlinf.rollouts.vec_env.make_env import make_env
 from rlinf.rollouts.vec_env.offscreen import FilmingTrial
 from rlinf.rollouts.vec_env.vec_env import close_quietly
@@ -57,7 +57,7 @@ def try_filming(options: EnvConfig) -> FilmingTrial:
     """Whether the environment of ``options`` can be filmed here, by drawing a picture; several if the first ones have
     one colour."""
     if options.isolation == "process":
-        return FilmingTrial(**asked_once(options, "film").fields)
+        return FilmingTrial(**call_once(options, "film").fields)
     env = make_env(options)
     modes = list((env.metadata or {}).get("render_modes") or [])
     close_quietly(env)
@@ -74,9 +74,7 @@ def try_filming(options: EnvConfig) -> FilmingTrial:
         finally:
             close_quietly(env)
     except (Exception, SystemExit) as error:  # renderers raise what they like
-        return FilmingTrial(
-            f"{options.id} cannot be drawn here: {error} (`rlinf doctor` says which renderers there are)"
-        )
+        return FilmingTrial(f"{options.id} cannot be drawn here: {error} (`rlinf doctor` lists the renderers)")
     if shown:
         return FilmingTrial()
     cause = "this machine's OpenGL may be broken (see `rlinf doctor`)" if opengl else "is that how it begins?"

@@ -90,8 +90,8 @@ class FilmedVecEnv:
         self._shoot()
         return failed
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
-        result = self._vec_env.step(env_indices, actions, look=look)
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, observe: bool = True) -> StepResult:
+        result = self._vec_env.step(env_indices, actions, observe=observe)
         self._calls += 1
         due = self._calls % self._every == 0
         ends = result.terminated | result.truncated

@@ -46,7 +46,7 @@ class ConversationSet:
 
     def rank(self, response: Response) -> int:
         """Return the worker that has the conversation."""
-        return next(rank for rank, part in enumerate(self.slices) if response.place < part.stop)
+        return next(rank for rank, part in enumerate(self.slices) if response.row_index < part.stop)
 
     def remember(self, said: Iterable[Response]) -> None:
         """Record responses as answered, those of a conversation in their order."""
@@ -59,15 +59,16 @@ def handed_over(responses: Sequence[Response]) -> Sequence[Response] | Assembled
     parts: dict[Any, int] = {}
     locations: list[tuple[int, int] | None] = []
     for response in responses:
-        if isinstance(response.said, RemoteArray):
-            part, row = response.said.source.part(response.said.row)
+        if isinstance(response.content, RemoteArray):
+            part, row = response.content.source.part(response.content.row)
             locations.append((parts.setdefault(part, len(parts)), row))
         else:
             locations.append(None)
     if not parts:
         return responses
     known = [
-        one if location is None else one._replace(said="") for one, location in zip(responses, locations, strict=True)
+        one if location is None else one._replace(content="")
+        for one, location in zip(responses, locations, strict=True)
     ]
     return Assembled(_with_tokens, (known, locations, *parts))
 
@@ -78,6 +79,8 @@ def _with_tokens(
     """Responses with the tokens that are at ``places`` (part, row)."""
     tokens, spans = [runs.columns[TOKENS] for runs in parts], [runs.spans() for runs in parts]
     return [
-        one if location is None else one._replace(said=TokenArray(tokens[location[0]][spans[location[0]][location[1]]]))
+        one
+        if location is None
+        else one._replace(content=TokenArray(tokens[location[0]][spans[location[0]][location[1]]]))
         for one, location in zip(responses, places, strict=True)
     ]

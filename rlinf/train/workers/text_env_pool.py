@@ -245,7 +245,7 @@ class Grading:
 
     def _submit(self, rank: int, worker: _Worker, wait_s: float) -> None:
         ready = worker.next()
-        worker.given.update((response.place, response) for response in ready)
+        worker.given.update((response.row_index, response) for response in ready)
         worker.submitted, worker.life = time.monotonic(), self._pool.lives[rank]
         worker.handle = self._pool.group.submit_one(rank, "exchange", self._round.name, handed_over(ready), wait_s)
 
@@ -281,8 +281,8 @@ class Grading:
             return self._at_fault(worker, list(worker.given), "timeout", result.account)
         answered: list[Response] = []
         for graded in result.rows:
-            response = worker.given.pop(graded.place)
-            worker.again.discard(graded.place)
+            response = worker.given.pop(graded.row_index)
+            worker.again.discard(graded.row_index)
             if graded.lost:
                 self._pool.lost(graded)
             else:
@@ -298,4 +298,4 @@ class Grading:
         if len(responses) > 1 and self.in_part and not self._side_by_side:
             worker.suspects.extend(responses)
             return []
-        return [self._pool.lost(Feedback.lost_row(one.place, failure, account)) for one in responses]
+        return [self._pool.lost(Feedback.lost_row(one.row_index, failure, account)) for one in responses]

@@ -115,7 +115,7 @@ def test_forks_are_branches_of_one_episode_which_counts_once() -> None:
     assert metrics["reward/mean"] == 1.0
 
 
-def test_an_agent_that_dies_hangs_or_asks_too_much_costs_its_episode() -> None:
+def test_an_agent_that_dies_hangs_or_sends_too_much_costs_its_episode() -> None:
     how = {"raise": 0, "hang": 1, "long": 2}
     with rollout("breaks", tasks=4, how=how, step_timeout_s=5.0) as (it, envs):
         batch, _ = it.collect(0)
@@ -136,18 +136,18 @@ def test_tokens_that_no_policy_has_are_a_bad_request() -> None:
     assert batch.rewards.sum(1).tolist() == [1.0] * 4
 
 
-def test_the_endpoint_answers_those_who_know_the_token() -> None:
+def test_the_endpoint_answers_clients_with_the_token() -> None:
     with rollout("talk") as (it, _):
         url = f"{it.endpoint.url}/models"
 
-        def ask(key: str) -> dict[str, Any]:
+        def models(key: str) -> dict[str, Any]:
             request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
             with urllib.request.urlopen(request, timeout=10) as answer:
                 return dict(json.load(answer))
 
-        assert ask(it.gateway.token)["data"][0]["max_model_len"] == 160
+        assert models(it.gateway.token)["data"][0]["max_model_len"] == 160
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            ask("guess")
+            models("guess")
         assert it.endpoint.url.startswith("http://127.0.0.1:")
 
 
@@ -164,9 +164,9 @@ def test_tool_calls_are_read_from_a_response() -> None:
     [
         ("agent:agents_for_tests:gone", "agents_for_tests:tasks", "gone cannot be imported"),
         (
-            "agent:agents_for_tests:say",
+            "agent:agents_for_tests:user_message",
             "agents_for_tests:tasks",
-            "say has no parameter base_url, api_key and model, and",
+            "user_message has no parameter base_url, api_key and model, and",
         ),
         (
             "agent:agents_for_tests:Client",
@@ -175,8 +175,8 @@ def test_tool_calls_are_read_from_a_response() -> None:
         ),
         (
             "agent:agents_for_tests:talk",
-            "agents_for_tests:say",
-            "tasks: .*say requires text, and is called with no arg",
+            "agents_for_tests:user_message",
+            "tasks: .*user_message requires text, and is called with no arg",
         ),
         ("agent:agents_for_tests:talk", "none.jsonl", r"env\.kwargs\.tasks: none\.jsonl"),
     ],

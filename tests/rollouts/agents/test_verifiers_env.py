@@ -27,12 +27,12 @@ if wanted["config"]["taskset"]["id"] == "refused":
 shown = [{"prompt": f"task {number}"} for number in range(wanted["first"], wanted["first"] + wanted["count"])]
 lines.write(json.dumps({"tasks": shown}).encode() + b"\\n")
 while line := lines.readline():
-    asked = json.loads(line)
-    if asked["task"] == 2:
+    request = json.loads(line)
+    if request["task"] == 2:
         print("no memory", flush=True)
         os._exit(3)
-    fails = {"failed": "KeyError: 'x'"} if asked["task"] == 1 else {"reward": 0.5, "terms": {"right": 1.0}}
-    lines.write(json.dumps({"id": asked["id"], **fails}).encode() + b"\\n")
+    fails = {"failed": "KeyError: 'x'"} if request["task"] == 1 else {"reward": 0.5, "terms": {"right": 1.0}}
+    lines.write(json.dumps({"id": request["id"], **fails}).encode() + b"\\n")
 """
 ADDRESS = json.dumps({"base_url": "http://127.0.0.1:1/v1", "api_key": "token:session", "model": "policy"})
 

@@ -32,7 +32,7 @@ from gymnasium import spaces
 
 
 class Env(gymnasium.Env):
-    """Does what the action says; its observation is a Dict of two dtypes."""
+    """Obeys the action; its observation is a Dict of two dtypes."""
 
     action_space = spaces.Discrete(5)
     observation_space = spaces.Dict(
@@ -240,20 +240,20 @@ def test_it_dies_with_the_run_even_while_it_hangs(trouble: EnvConfig, tmp_path: 
 
 
 def _runs(pid: int) -> bool:
-    """A zombie that nobody reaps yet does not."""
+    """A zombie that is not reaped yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
 
-def test_what_can_not_be_built_says_why(trouble: EnvConfig) -> None:
+def test_the_error_names_why_an_environment_cannot_be_built(trouble: EnvConfig) -> None:
     with pytest.raises(EnvProcessError, match="no such robot"):
         IsolatedVecEnv(EnvConfig(trouble.id, {"refuse": True}, isolation="process"), 1)
     with pytest.raises(EnvProcessError, match="/no/python cannot be started"):
         EnvProcess("/no/python", 20.0)
     with pytest.raises(EnvProcessError, match="ended with exit code"):
-        EnvProcess("/bin/false", 20.0).ask(wire.WireMessage("make"), 20.0)
+        EnvProcess("/bin/false", 20.0).call(wire.WireMessage("make"), 20.0)
 
 
 def test_the_checker_runs_over_there(trouble: EnvConfig) -> None:

@@ -1,4 +1,4 @@
-"""What is kept of an evaluation episode for people to look at."""
+"""What is kept of an evaluation episode for people to read."""
 
 from types import SimpleNamespace
 from typing import Any, cast

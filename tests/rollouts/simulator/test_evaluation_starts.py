@@ -15,7 +15,7 @@ TEN = EnvConfig("rlinf_envs:rlinf/Tabletop-v0", {"bodies": 1}, reset_state_ids=l
 
 
 def states(count: int, mixture: Mixture = ONE_TASK, seed: int = 7) -> list[tuple[int, int]]:
-    """(task, place of the state) of each episode, as the environments find them in its seed."""
+    """(task, index of the state) of each episode, as the environments find them in its seed."""
     tasks = evaluation_tasks(seed, mixture, count, states=10)
     assert all(0 <= task.start_seed < 2**31 for task in tasks)
     parted = [mixture.parted(task.start_seed) for task in tasks]
@@ -24,7 +24,7 @@ def states(count: int, mixture: Mixture = ONE_TASK, seed: int = 7) -> list[tuple
 
 def test_each_state_comes_once_before_any_comes_again() -> None:
     found = states(25)
-    assert sorted(found[:10]) == sorted(found[10:20]) == [(0, place) for place in range(10)]
+    assert sorted(found[:10]) == sorted(found[10:20]) == [(0, state) for state in range(10)]
     assert len(set(found[20:])) == 5
     assert found[:10] != found[10:20]
     assert states(7) == found[:7]
@@ -38,7 +38,7 @@ def test_every_task_of_a_mixture_plays_each_of_its_states_once(tasks: int) -> No
     options = replace(TEN, tasks=[TaskConfig(kwargs={"bodies": n + 1}) for n in range(tasks)])
     found = states(10 * tasks, Mixture.of(options))
     assert [task for task, _ in found[:tasks]] == list(range(tasks))
-    assert Counter(found) == {(task, place): 1 for task in range(tasks) for place in range(10)}
+    assert Counter(found) == {(task, state): 1 for task in range(tasks) for state in range(10)}
 
 
 def test_a_name_is_of_the_environment_the_task_and_the_state() -> None:

@@ -47,12 +47,12 @@ class Grid(gymnasium.Env):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
-        self.place, self.moves = 4, {0: -1, 1: 1}
-        return self.place, {}
+        self.position, self.moves = 4, {0: -1, 1: 1}
+        return self.position, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        self.place += self.moves[action]
-        return self.place, 0.0, self.place == 8, False, {"success": self.place == 8}
+        self.position += self.moves[action]
+        return self.position, 0.0, self.position == 8, False, {"success": self.position == 8}
 
 
 def played(env: gymnasium.Env, act: Callable[[Any], Any], **more: Any) -> list[ExpertStep]:
@@ -89,6 +89,6 @@ def test_an_episode_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> No
         (lambda _: 7, "KeyError: .*in step"),
     ],
 )
-def test_what_a_demonstration_raises_is_reported_with_its_place(act: Callable[[Any], Any], words: str) -> None:
+def test_what_a_demonstration_raises_is_reported_with_its_call(act: Callable[[Any], Any], words: str) -> None:
     with pytest.raises(EnvFailureError, match=f"(?s)Any-v0: a demonstration failed: {words}"):
         played(Grid(), act)

@@ -154,7 +154,7 @@ def test_an_environment_that_never_makes_a_step_is_given_up_after_a_few(
         it.evaluate(2)  # on sub-environments of its own, fewer of them
 
 
-def test_fewer_failures_are_allowed_where_max_failures_says_so() -> None:
+def test_max_failures_allows_fewer_failures() -> None:
     with pytest.raises(EnvFailureError, match="never made a single step: 2 steps failed"):
         rollout("Dead", kwargs={"how": "step"}, max_failures=1).collect(0)
 
@@ -180,7 +180,7 @@ def test_an_environment_that_made_steps_before_is_given_all_its_failures(
         [it.collect(step) for step in range(1, 4)]
 
 
-def test_a_checkpoint_from_before_the_first_step_knows_of_none() -> None:
+def test_a_checkpoint_from_before_the_first_step_has_none() -> None:
     it = rollout("Dead", kwargs={"how": "step"})
     state = it.state_dict()
     it.load_state_dict(state)

@@ -65,7 +65,7 @@ def test_neither_do_envs_nor_waves_on_whole_episodes():
     same(expected, waves.collect(0)[0])
 
 
-def test_members_of_a_group_start_alike_and_act_apart():
+def test_members_of_a_group_start_alike_and_act_differently():
     batch, metrics = rollout(layout="episodes", groups=3, group_size=4).collect(0)
     starts = batch.inputs.observations["observation"][:, 0].unflatten(0, (3, 4))
     assert (starts == starts[:, :1]).all()
@@ -224,7 +224,7 @@ def test_a_process_per_env_gives_the_same_and_survives_hangs():
 
 
 class UnknownVectorCartPole(CartPoleVectorEnv):
-    """A vector implementation that nobody knows how to seed sub-environment by sub-environment."""
+    """A vector implementation without a way to seed each sub-environment."""
 
 
 def test_native_vector_envs_never_train_on_the_reset_step():
@@ -310,8 +310,8 @@ def test_weights_arrive_and_have_a_version():
     it._workers.call("load", WeightUpdate(5, dict(other.weights())))
     batch, _ = it.collect(0)
     assert (batch.policy_version == 5).all()
-    said = other.evaluate(batch.inputs, batch.actions, batch.mask)
-    torch.testing.assert_close(said.logprobs, batch.rollout_logprobs)
+    output = other.evaluate(batch.inputs, batch.actions, batch.mask)
+    torch.testing.assert_close(output.logprobs, batch.rollout_logprobs)
 
 
 def test_names_that_do_not_exist_are_explained():

@@ -38,7 +38,7 @@ def start(group: int = 0) -> Row:
     return Row(group, 0, 0, "sums", "3", "prompt", (100, 101))
 
 
-def say(row: Row, *tokens: int, reason: str = "stop") -> Row:
+def respond(row: Row, *tokens: int, reason: str = "stop") -> Row:
     row.append_response(Completion(0, 0, tokens, (-0.5,) * len(tokens), reason, (3,) * len(tokens)), RENDERER)
     return row
 
@@ -59,39 +59,39 @@ def same(found: list[float], expected: list[float]) -> bool:
 
 
 def test_a_step_ends_in_the_token_that_completes_it_and_the_last_one_with_the_turn() -> None:
-    row = say(start(), 2, 3, 4, 5, EOS)
+    row = respond(start(), 2, 3, 4, 5, EOS)
     assert row.answers == ["1 + 1 = 2\n2 + 1 = 4"]
     found = steps_of(end(row, step_ends=[9, 19], step_rewards=[1.0, 0.0]))
     assert same(found, [NAN, 1.0, NAN, NAN, 0.0])
 
 
 def test_steps_within_one_token_add_up_and_those_without_a_score_leave_no_trace() -> None:
-    row = end(say(start(), 6, 7, EOS), step_ends=[1, 4, 7], step_rewards=[1.0, 0.5, NAN])
+    row = end(respond(start(), 6, 7, EOS), step_ends=[1, 4, 7], step_rewards=[1.0, 0.5, NAN])
     assert same(steps_of(row), [1.5, NAN, NAN])
 
 
 def test_a_character_of_two_tokens_is_complete_with_the_second() -> None:
-    row = end(say(start(), 8, 9, 10, EOS), step_ends=[1, 3], step_rewards=[1.0, 2.0])
+    row = end(respond(start(), 8, 9, 10, EOS), step_ends=[1, 3], step_rewards=[1.0, 2.0])
     assert row.answers == ["äok"]
     assert same(steps_of(row), [NAN, 1.0, NAN, 2.0])
 
 
-def test_the_blank_step_of_a_response_that_says_nothing_stands_at_its_end() -> None:
-    assert same(steps_of(end(say(start(), EOS), step_ends=[0], step_rewards=[0.0])), [0.0])
+def test_the_blank_step_of_an_empty_response_stands_at_its_end() -> None:
+    assert same(steps_of(end(respond(start(), EOS), step_ends=[0], step_rewards=[0.0])), [0.0])
 
 
 def test_the_column_is_there_whenever_the_environment_splits_responses() -> None:
-    scored = end(say(start(), 10, EOS), step_ends=[2], step_rewards=[NAN])
+    scored = end(respond(start(), 10, EOS), step_ends=[2], step_rewards=[NAN])
     assert same(steps_of(scored), [NAN, NAN])
-    assert batch_of([end(say(start(), 10))], pad_token_id=0, multi_turn=False).reward_details.step_rewards is None
+    assert batch_of([end(respond(start(), 10))], pad_token_id=0, multi_turn=False).reward_details.step_rewards is None
 
 
 def test_process_supervision_of_placed_steps_by_hand() -> None:
     """Steps 1, 0 | 1, 1: mean 3/4, std 1/2, so 1/2 and -3/2; a timestep gets what still comes. The reward plays no
     part."""
     rows = [
-        end(say(start(), 2, 3, 4, 5, EOS), reward=9.0, step_ends=[9, 19], step_rewards=[1.0, 0.0]),
-        end(say(start(), 2, 3, 10, EOS), reward=0.0, step_ends=[9, 12], step_rewards=[1.0, 1.0]),
+        end(respond(start(), 2, 3, 4, 5, EOS), reward=9.0, step_ends=[9, 19], step_rewards=[1.0, 0.0]),
+        end(respond(start(), 2, 3, 10, EOS), reward=0.0, step_ends=[9, 12], step_rewards=[1.0, 1.0]),
     ]
     batch = batch_of(rows, pad_token_id=0, multi_turn=False)
     found = compute_advantages(
@@ -107,12 +107,12 @@ def test_process_supervision_of_placed_steps_by_hand() -> None:
 
 def conversation(first: str = "7", length_cut: bool = False) -> Row:
     """Two turns with ``first`` between them."""
-    row = say(start(), 2, EOS)
+    row = respond(start(), 2, EOS)
     row.read(Feedback(0, first, 0.25, False, {"verdict": ""}), RENDERER)
     if length_cut:
         row.cut("length")
         return row
-    return end(say(row, 10, EOS), reward=1.0, verdict="correct")
+    return end(respond(row, 10, EOS), reward=1.0, verdict="correct")
 
 
 def test_the_words_of_the_environment_stand_under_a_false_mask() -> None:
@@ -128,7 +128,7 @@ def test_the_words_of_the_environment_stand_under_a_false_mask() -> None:
     assert row.total_reward == 1.25
 
 
-def test_a_conversation_of_several_turns_keeps_who_said_what() -> None:
+def test_a_conversation_of_several_turns_keeps_the_speaker_of_each() -> None:
     row = conversation()
     batch = batch_of([row], pad_token_id=0, multi_turn=True)
     (turns,) = batch.metadata["turns"]
@@ -156,7 +156,7 @@ def test_a_conversation_without_room_for_an_answer_ends_where_the_policy_spoke_l
     assert batch.terminated[0].tolist() == batch.truncated[0].tolist() == [False, True, False, False, False]
 
 
-def test_anchors_are_equal_where_the_environment_said_the_same() -> None:
+def test_anchors_are_equal_for_equal_observations() -> None:
     rows = [conversation(text) for text in ("7", "7", "8")]
     anchor_ids = batch_of(rows, pad_token_id=0, multi_turn=True, needs=("anchor_ids",)).turn_credit.anchor_ids
     assert anchor_ids is not None
@@ -171,12 +171,12 @@ def test_anchors_are_equal_where_the_environment_said_the_same() -> None:
 def test_the_first_that_holds_is_found_from_any_guess_within_the_range(size: int) -> None:
     for first in range(size + 1):
         for guess in range(size + 2):
-            asked = []
+            tried = []
 
-            def holds(number: int, first: int = first, asked: list[int] = asked) -> bool:
-                asked.append(number)
+            def holds(number: int, first: int = first, tried: list[int] = tried) -> bool:
+                tried.append(number)
                 return number >= first
 
             assert _first_true(holds, guess, size) == first
-            assert all(0 <= number < size for number in asked)
-            assert len(asked) <= 2 or guess != first, "a right guess is confirmed at once"
+            assert all(0 <= number < size for number in tried)
+            assert len(tried) <= 2 or guess != first, "a right guess is confirmed at once"

@@ -111,7 +111,7 @@ def test_too_many_failures_end_the_run_by_the_name_of_the_environment(tmp_path: 
     assert "env.max_failures allows 1" in str(raised.value)
 
 
-def test_a_restarted_worker_repeats_what_was_said(tmp_path: Path) -> None:
+def test_a_restarted_worker_repeats_the_responses(tmp_path: Path) -> None:
     settings = config(tmp_path)
     worker = conversation_envs(settings)
     worker.reset("train", [0, 1])
@@ -120,7 +120,7 @@ def test_a_restarted_worker_repeats_what_was_said(tmp_path: Path) -> None:
     assert (last.observation, last.ended, last.truncated) == ("4 heard", True, True)
 
 
-def test_answers_wait_for_nobody(tmp_path: Path) -> None:
+def test_answers_do_not_wait_for_others(tmp_path: Path) -> None:
     """One conversation hangs for half a second; another is through three turns meanwhile."""
     settings = config(tmp_path, latency=0)
     worker = TextEnvWorker(settings.env.id, {"train": settings.env.kwargs}, max_turns=3, row_timeout_s=9.0)
@@ -139,8 +139,8 @@ def test_answers_wait_for_nobody(tmp_path: Path) -> None:
     answers.give([Response(0, "a", False), Response(1, "a", False)])
     while answers.open:
         for feedback in answers.take(0.1, complete=False):
-            order.append(feedback.place)
-            if feedback.place == 1 and not feedback.ended:
+            order.append(feedback.row_index)
+            if feedback.row_index == 1 and not feedback.ended:
                 answers.give([Response(1, "a", False)])
     assert order == [1, 1, 1, 0]
 

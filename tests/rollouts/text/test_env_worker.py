@@ -29,7 +29,7 @@ def test_a_dataset_is_read_once_for_any_number_of_rows(tmp_path: Path) -> None:
     for count in (1, 4, 2, 8, 3):
         prompts, _ = worker.reset("train", list(range(count)))
         assert list(prompts) == [f"line {task}" for task in range(count)]
-        found = graded(worker.answers(), *[Response(place, "ab", False) for place in range(count)])
+        found = graded(worker.answers(), *[Response(index, "ab", False) for index in range(count)])
         assert [row.reward for row in found] == [1.0] * count
     assert worker.demonstrations("train", [1]) == [Demonstration("line 1", ("yes",), answer="yes")]
     assert len(text_envs.READS) == 1
@@ -69,8 +69,8 @@ def test_tokens_become_text_by_the_environment_that_the_task_is_of(tmp_path: Pat
     worker = TextEnvWorker(text_envs.ID, {"train": text_envs.lines(tmp_path)})
     worker.read_tokens([ResponseText(Digits("a")), ResponseText(Digits("b"))])
     worker.reset("train", [5, 6], first=3)
-    said = [Response(3, TokenArray.ints([1, 2]), False), Response(4, TokenArray.ints([7]), False)]
-    assert [row.text for row in graded(worker.answers(), *said)] == ["b12", "a7"]
+    responses = [Response(3, TokenArray.ints([1, 2]), False), Response(4, TokenArray.ints([7]), False)]
+    assert [row.text for row in graded(worker.answers(), *responses)] == ["b12", "a7"]
 
 
 def questions(path: Path, numbers: range) -> str:

@@ -1,4 +1,4 @@
-"""What a teacher reads in place of the policy's prompt, and what is learned from it: numbers worked out by hand."""
+"""What a teacher reads instead of the policy's prompt, and what is learned from it: numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rlinf.train.teacher import hinted_teacher
 RENDERER = PromptRenderer(Letters())
 
 
-def answered(group: int, sample: int, said: str, *, correct: bool, answer: str = "7") -> Row:
+def answered(group: int, sample: int, response: str, *, correct: bool, answer: str = "7") -> Row:
     """A row about 3 + 4."""
     row = Row(group, sample, 0, "sums", answer, "3+4", tuple(map(ord, "3+4")))
-    tokens = tuple(map(ord, said))
+    tokens = tuple(map(ord, response))
     row.append_response(Completion(sample, 0, tokens, (-1.0,) * len(tokens), "stop", (0,) * len(tokens)), RENDERER)
     row.read(Feedback(0, "", float(correct), True, {"verdict": "correct" if correct else "wrong"}), RENDERER)
     return row

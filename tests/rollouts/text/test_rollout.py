@@ -54,22 +54,22 @@ class Echo:
         return AtOnce(self.answer)
 
     def answer(self, response: Response) -> Feedback:
-        place, answer, *_ = response
-        self.turn[place] += 1
-        reward, over = float(len(answer) % 2 == 0), self.turn[place] >= self.turns
-        return Feedback(place, str(len(answer) % 3), reward, over, {})
+        index, answer, *_ = response
+        self.turn[index] += 1
+        reward, over = float(len(answer) % 2 == 0), self.turn[index] >= self.turns
+        return Feedback(index, str(len(answer) % 3), reward, over, {})
 
 
 class Script:
-    """A sampler that says, turn by turn, what it was reported."""
+    """A sampler that returns, turn by turn, the lines that it was given."""
 
     def __init__(self, lines: Sequence[str], greedy: str = "") -> None:
         self.lines, self.greedy = lines, greedy
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        return [self._say(request, request.first_sample + i) for request in requests for i in range(request.n)]
+        return [self._completion(request, request.first_sample + i) for request in requests for i in range(request.n)]
 
-    def _say(self, request: SampleRequest, sample: int) -> Completion:
+    def _completion(self, request: SampleRequest, sample: int) -> Completion:
         line = self.greedy if request.params.temperature == 0.0 else self.lines[request.key[-1]]
         tokens = (*map(ord, line), EOS)
         return Completion(request.request_id, sample, tokens, (-1.0,) * len(tokens), "stop", (0,) * len(tokens))
@@ -89,7 +89,7 @@ class Script:
 
 
 class ScriptSession:
-    """Everything is said at once."""
+    """All completions arrive at once."""
 
     def __init__(self, script: Script) -> None:
         self.script, self.done = script, list[Completion]()
@@ -144,7 +144,7 @@ def test_sampler_and_learner_agree_in_every_turn() -> None:
     with torch.no_grad():
         has_success = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs
     spoken = batch.mask.sum(1)
-    assert bool((batch.inputs.response_lengths > spoken).any()), "somebody must have been answered"
+    assert bool((batch.inputs.response_lengths > spoken).any()), "some response must have been answered"
     assert float(torch.where(batch.mask, has_success - batch.rollout_logprobs, 0.0).abs().max()) < 1e-4
     assert float(batch.rollout_logprobs[~batch.mask].abs().max()) == 0.0
     assert batch.rewards.shape == batch.mask.shape
@@ -165,7 +165,7 @@ def tool_loop(path: str, max_turns: int) -> TextEnvWorker:
     return TextEnvWorker("rlinf_envs:rlinf/MathToolLoop-v0", {"train": kwargs}, max_turns=max_turns)
 
 
-def test_a_calculator_is_asked_and_answers(sums: str) -> None:
+def test_a_calculator_is_called_and_answers(sums: str) -> None:
     script = Script(["<calc>3 + 4</calc>", "\\boxed{7}"])
     batch, metrics = rollout(script, tool_loop(sums, 3), turns=3, tasks=1, batch_size=1).collect(0)
     first, has_success, last = len(script.lines[0]) + 1, len("\n<result>7</result>\n"), len(script.lines[1]) + 1
@@ -177,7 +177,7 @@ def test_a_calculator_is_asked_and_answers(sums: str) -> None:
     assert metrics["rollout/accuracy"] == 1.0
 
 
-def test_the_last_turn_is_graded_though_the_policy_goes_on_asking(sums: str) -> None:
+def test_the_last_turn_is_graded_though_the_policy_goes_on_calling(sums: str) -> None:
     script = Script(["<calc>3 + 4</calc>"] * 2)
     batch, _ = rollout(script, tool_loop(sums, 2), turns=2, tasks=1, batch_size=1).collect(0)
     assert batch.metadata["verdict"] == ["wrong"] * 2
@@ -205,7 +205,7 @@ class Graded(Echo):
 
     def answer(self, response: Response) -> Feedback:
         found = super().answer(response)
-        values = {"letters": float(len(response.said)), "even": found.reward, "unused": 5.0}
+        values = {"letters": float(len(response.content)), "even": found.reward, "unused": 5.0}
         facts = {f"reward/{name}": value for name, value in values.items()}
         facts |= {f"reward_weight/{name}": weight for name, weight in self.weights.items()}
         return replace(found, reward=found.reward - 0.01 * values["letters"], facts=facts)
@@ -250,11 +250,11 @@ def test_lost_rows_and_rows_that_were_never_graded_have_terms_too() -> None:
 
 
 class Uneven(Script):
-    """Member 0 of a group says "ab" and then "ab", the others "abcde" and then "abc": the same is said to both."""
+    """Member 0 of a group writes "ab" and then "ab", the others "abcde" and then "abc"; observations are equal."""
 
-    def _say(self, request: SampleRequest, sample: int) -> Completion:
+    def _completion(self, request: SampleRequest, sample: int) -> Completion:
         self.lines = ["ab", "ab"] if sample == 0 else ["abcde", "abc"]
-        return super()._say(request, sample)
+        return super()._completion(request, sample)
 
 
 def test_turns_that_begin_in_the_same_state_are_compared() -> None:
@@ -274,7 +274,7 @@ def test_turns_that_begin_in_the_same_state_are_compared() -> None:
 def test_the_environment_reads_which_responses_the_length_limit_ended() -> None:
     received: list[Response] = []
 
-    class Hears(Echo):
+    class Receiving(Echo):
         def answer(self, response: Response) -> Feedback:
             received.append(response)
             return super().answer(response)
@@ -284,7 +284,7 @@ def test_the_environment_reads_which_responses_the_length_limit_ended() -> None:
             for done in self.sample(requests):
                 yield replace(done, finish_reason="length") if done.sample_index else done
 
-    rollout(Halved(["ab"]), Hears(1), turns=1).collect(0)
+    rollout(Halved(["ab"]), Receiving(1), turns=1).collect(0)
     assert [response.cut for response in sorted(received)] == [False, True] * 2
 
 
@@ -313,8 +313,8 @@ def test_a_limit_that_ends_a_conversation_is_named(
 class Cut(Script):
     """Keeps to the limit of the request, as every sampler does."""
 
-    def _say(self, request: SampleRequest, sample: int) -> Completion:
-        whole = super()._say(request, sample)
+    def _completion(self, request: SampleRequest, sample: int) -> Completion:
+        whole = super()._completion(request, sample)
         count = request.params.max_new_tokens
         if len(whole.token_ids) <= count:
             return whole
@@ -333,13 +333,13 @@ def test_the_limit_of_a_turn_is_not_shared_by_the_turns(tmp_path: Path) -> None:
 class Deaf(Echo):
     """Hangs over the responses of some conversations."""
 
-    def __init__(self, places: Sequence[int]) -> None:
+    def __init__(self, indices: Sequence[int]) -> None:
         super().__init__(1)
-        self.places = places
+        self.indices = indices
 
     def answer(self, response: Response) -> Feedback:
-        lost = response.place in self.places
-        return Feedback.lost_row(response.place, "timeout", "") if lost else super().answer(response)
+        lost = response.row_index in self.indices
+        return Feedback.lost_row(response.row_index, "timeout", "") if lost else super().answer(response)
 
 
 def test_a_lost_conversation_is_masked_and_counts_in_no_group() -> None:

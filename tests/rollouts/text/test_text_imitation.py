@@ -28,7 +28,7 @@ TOOLS = (
     "{{ '<|eom|>' if m.tool_calls else '<|im_end|>' }}\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-TOOL = {"name": "look_up", "description": "d", "parameters": {"type": "object", "properties": {}}}
+TOOL = {"name": "lookup", "description": "d", "parameters": {"type": "object", "properties": {}}}
 
 
 @cache
@@ -133,23 +133,23 @@ def test_answers_that_do_not_count_may_be_rendered_otherwise() -> None:
 
 
 def test_calls_of_tools_are_taught_as_the_template_writes_them() -> None:
-    call = {"type": "function", "function": {"name": "look_up", "arguments": '{"word": "gnu"}'}}
+    call = {"type": "function", "function": {"name": "lookup", "arguments": '{"word": "gnu"}'}}
     messages = [
         {"role": "user", "content": "gnu?"},
-        {"role": "assistant", "content": "A look.", "tool_calls": [call]},
+        {"role": "assistant", "content": "A moment.", "tool_calls": [call]},
         {"role": "user", "content": "an antelope"},
         {"role": "assistant", "content": "An antelope."},
     ]
     prompt, rest = taught(TOOLS, {"messages": messages, "tools": [TOOL]})
-    assert '"look_up"' in prompt
+    assert '"lookup"' in prompt
     assert rest == (
-        '«A look.<call>look_up {"word": "gnu"}</call><|eom|>»\n<|im_start|>user\nan antelope<|im_end|>\n'
+        '«A moment.<call>lookup {"word": "gnu"}</call><|eom|>»\n<|im_start|>user\nan antelope<|im_end|>\n'
         "<|im_start|>assistant\n«An antelope.<|im_end|>»"
     )
     for template, words in ((CHATML, "does not describe tools"), (None, "plain text has no form for tools")):
         with pytest.raises(ConversationError, match=rf"rows:1: .*{words}"):
             taught(template, {"messages": messages, "tools": [TOOL]})
-    with pytest.raises(ConversationError, match=r"leaves tool_calls out \(look_up\)"):
+    with pytest.raises(ConversationError, match=r"leaves tool_calls out \(lookup\)"):
         taught(CHATML, {"messages": messages})
     with pytest.raises(ConversationError, match="plain text has no form for tool_calls"):
         taught(None, {"messages": messages})
@@ -161,18 +161,18 @@ def test_responses_are_read_behind_the_thoughts_that_the_template_opens() -> Non
     decoder = renderer.response_text()
     tokens = renderer.encode("hm\n</think>\n3")
     assert decoder is not None
-    assert renderer.said(tokens) == decoder.said(tokens) == "<think>\nhm\n</think>\n3"
+    assert renderer.env_text(tokens) == decoder.env_text(tokens) == "<think>\nhm\n</think>\n3"
     assert renderer.answered(tokens) == decoder.text(tokens) == "hm\n</think>\n3"
-    assert PromptRenderer(tokenizer(CHATML)).said(tokens) == "hm\n</think>\n3"
+    assert PromptRenderer(tokenizer(CHATML)).env_text(tokens) == "hm\n</think>\n3"
 
 
 def test_a_plain_prompt_that_ends_in_the_mark_opens_the_thoughts_too() -> None:
     made = tokenizer(None)
     tokens = PromptRenderer(made).encode("hm\n</think>\n3")
-    assert PromptRenderer(made, example="Q: ...\nA: <think>").said(tokens) == "<think>hm\n</think>\n3"
-    assert PromptRenderer(made, example="Think in <think>. Q: ...").said(tokens) == "hm\n</think>\n3"
+    assert PromptRenderer(made, example="Q: ...\nA: <think>").env_text(tokens) == "<think>hm\n</think>\n3"
+    assert PromptRenderer(made, example="Think in <think>. Q: ...").env_text(tokens) == "hm\n</think>\n3"
     # A chat template has words of its own behind it.
-    assert PromptRenderer(tokenizer(CHATML), example="Q: ...\n<think>").said(tokens) == "hm\n</think>\n3"
+    assert PromptRenderer(tokenizer(CHATML), example="Q: ...\n<think>").env_text(tokens) == "hm\n</think>\n3"
 
 
 @pytest.mark.parametrize(("template", "mark"), [(CHATML, "<|im_end|>"), (None, "<eos>")])
@@ -180,8 +180,8 @@ def test_an_answer_that_is_written_with_its_end_mark_has_it_once(template: str |
     row = {"prompt": "1 + 2?", "completion": f"3{mark}"}
     assert taught(template, row)[1] == f"«3{mark}»"
     made = tokenizer(template)
-    said, mask = _encoded(Demonstration("1 + 2?", (f"3{mark}",), (), "3"), PromptRenderer(made))
-    assert (made.decode(said), mask) == (f"3{mark}", [True] * len(said))
+    ids, mask = _encoded(Demonstration("1 + 2?", (f"3{mark}",), (), "3"), PromptRenderer(made))
+    assert (made.decode(ids), mask) == (f"3{mark}", [True] * len(ids))
 
 
 def test_words_that_a_template_leaves_out_are_not_lost() -> None:

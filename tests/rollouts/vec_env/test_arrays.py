@@ -142,7 +142,7 @@ def test_observations_stay_in_the_environment_s_memory() -> None:
     assert env.observations["observation"].__array_interface__["data"][0] == inner.state.data_ptr()
 
 
-def test_arrays_that_speak_dlpack_are_read_in_place() -> None:
+def test_arrays_that_speak_dlpack_are_read_without_a_copy() -> None:
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     found = host_array(Capsule(values))
     assert found.__array_interface__["data"][0] == values.__array_interface__["data"][0]
@@ -152,7 +152,7 @@ def test_arrays_that_speak_dlpack_are_read_in_place() -> None:
 
 
 def test_a_batch_function_is_a_single_environment_too() -> None:
-    """Which starts where its seed says."""
+    """It starts where its seed determines."""
     env = make_env(EnvConfig(f"{__name__}:points", max_episode_steps=3))
     starts = [env.reset(seed=seed)[0][0] for seed in (5, 6, 5)]
     assert starts[0] == starts[2] != starts[1]

@@ -110,13 +110,13 @@ def test_what_is_neither_a_number_nor_a_flag_ends_the_episode(returned: dict[str
     ("success", "reported"),
     [(np.bool_(True), (True, True)), (0.0, (False, True)), (np.array([0, 1]), (True, True)), (None, (False, False))],
 )
-def test_a_success_may_be_any_flag_and_none_says_nothing(success: Any, reported: tuple[bool, bool]) -> None:
+def test_a_success_may_be_any_flag_and_none_reports_nothing(success: Any, reported: tuple[bool, bool]) -> None:
     _, result = stepped(info={"success": success}, truncated=np.array([True]), reward=np.array([2.0]))
     assert (bool(result.success[0]), bool(result.has_success[0])) == reported
     assert (result.truncated.tolist(), result.rewards.tolist()) == ([True], [2.0])
 
 
-def test_an_environment_that_writes_into_its_action_changes_nobody_elses() -> None:
+def test_an_environment_that_writes_into_its_action_changes_only_its_own() -> None:
     envs = SyncVecEnv(EnvConfig("any", step_timeout_s=0.0), 1, lambda _: Returning())
     envs.reset([0], [0])
     actions = np.ones((1, 2), np.float32)

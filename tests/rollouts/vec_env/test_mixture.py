@@ -118,15 +118,15 @@ class StateOnly:
 
 
 class Rollout:
-    """Env workers that keep what they are asked to collect."""
+    """Env workers that keep the tasks they are to collect."""
 
     size = 2
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.tasks: list[Any] = []
 
     def call(self, method: str, *args: Any, per_rank: Any = None) -> list[Any]:
-        self.asked += [task for share in per_rank for task in share[1]]
+        self.tasks += [task for share in per_rank for task in share[1]]
         raise InterruptedError
 
 
@@ -140,15 +140,15 @@ def test_groups_never_mix_tasks_and_a_step_draws_the_same_after_a_restart() -> N
             "algorithm": {"adv_type": "grpo", "group_size": 4},
         }
     )
-    asked = []
+    tasks = []
     for _ in range(2):
         workers: Any = Rollout()
         with pytest.raises(InterruptedError):
             VectorRollout(workers, config.collection).collect(5)
-        asked.append(workers.asked)
-    assert asked[0] == asked[1]
+        tasks.append(workers.tasks)
+    assert tasks[0] == tasks[1]
     groups: dict[int, set[int]] = {}
-    for task in asked[0]:
+    for task in tasks[0]:
         groups.setdefault(task.group, set()).add(task.start_seed)
     assert [len(starts) for starts in groups.values()] == [1] * 6
     names = Counter(Mixture.of(config.env).name(starts.pop()) for starts in groups.values())
@@ -195,7 +195,7 @@ def test_a_run_on_two_tasks_measures_each_and_resumes_exactly(tmp_path: Path) ->
     assert any("rollout/success_once/push" in row for row in whole)
 
 
-def test_another_goal_is_asked_for_and_confirmed() -> None:
+def test_another_goal_is_requested_and_confirmed() -> None:
     for task in ("touch", "push"):
         given = make_env(EnvConfig(TABLETOP, {**SMALL, "task": task}))
         other = OtherGoal(make_env(EnvConfig(TABLETOP, {**SMALL, "task": task})))
@@ -203,7 +203,7 @@ def test_another_goal_is_asked_for_and_confirmed() -> None:
             (before, _), (after, _) = given.reset(seed=seed), other.reset(seed=seed)
             assert before["instruction"] != after["instruction"]
             assert np.array_equal(before["image"], after["image"])
-    # Success is of what is asked for now: its own demonstrator gets there.
+    # Success is of the goal requested now: its own demonstrator gets there.
     solved = 0
     other = OtherGoal(make_env(EnvConfig(TABLETOP, {**SMALL, "max_steps": 60})))
     for seed in range(10):
@@ -218,7 +218,7 @@ def test_another_goal_is_asked_for_and_confirmed() -> None:
     assert "edge" in single.reset(seed=0)[0]["instruction"]
     with pytest.raises(ValueError, match="no other goal"):
         OtherGoal(make_env(EnvConfig(TABLETOP, {**SMALL, "bodies": 1}))).reset(seed=0)
-    with pytest.raises(ValueError, match="does not know"):
+    with pytest.raises(ValueError, match="does not support"):
         OtherGoal(gymnasium.make("CartPole-v1")).reset(seed=0)
 
 
@@ -238,15 +238,15 @@ def test_words_are_added_and_taken_away() -> None:
         BlankWords(gymnasium.make("CartPole-v1"))
 
 
-def test_pictures_that_nobody_reads_are_not_drawn() -> None:
+def test_pictures_without_a_reader_are_not_drawn() -> None:
     vec_env = SyncVecEnv(table(), 1)
     vec_env.reset([0], [7])
-    vec_env.step([0], np.zeros((1, 2)), look=False)
+    vec_env.step([0], np.zeros((1, 2)), observe=False)
     assert not vec_env.observations["observation.image"].any()
     assert vec_env.observations["observation.instruction"][0].tobytes().startswith(PUSHES)
     vec_env.step([0], np.zeros((1, 2)))
     assert vec_env.observations["observation.image"].any()
     stacked = SyncVecEnv(table(frame_stack=2), 1)
     stacked.reset([0], [7])
-    stacked.step([0], np.zeros((1, 2)), look=False)
+    stacked.step([0], np.zeros((1, 2)), observe=False)
     assert stacked.observations["observation.image"][0, -1].any()

@@ -30,18 +30,18 @@ class Count(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
         self.count = 0
-        return self.look(), {}
+        return self.observation(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
         self.count += 1
-        return self.look(), float(self.count), False, self.count == 3, {"success": self.count == 3}
+        return self.observation(), float(self.count), False, self.count == 3, {"success": self.count == 3}
 
-    def look(self) -> Any:
+    def observation(self) -> Any:
         return np.full(1, self.count, np.float32)
 
 
 class Unsaid(SyncVectorEnv):
-    """Says nothing of how it resets."""
+    """Does not declare how it resets."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -206,8 +206,8 @@ def test_the_last_observation_of_a_truncated_episode_is_the_one_that_is_valued()
     assert seen == [[1, 1], [2, 2], [3, 3], [1, 1]]
 
 
-def test_what_does_not_say_how_it_resets_is_refused() -> None:
-    with pytest.raises(UserError, match=r"Unsaid.*does not say how it resets.*SAME_STEP.*env\.vectorization: sync"):
+def test_what_does_not_declare_how_it_resets_is_refused() -> None:
+    with pytest.raises(UserError, match=r"Unsaid.*does not declare how it resets.*SAME_STEP.*env\.vectorization: sync"):
         NativeVecEnv(options("Unsaid"), 2)
     with pytest.raises(UserError, match=r"final_obs.*env\.vectorization: sync"):
         fragment("Silent")

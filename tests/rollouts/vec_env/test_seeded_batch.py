@@ -47,7 +47,7 @@ def test_episodes_are_those_of_single_environments(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_evaluation_makes_as_many_calls_as_its_longest_episode_has_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside a run that trains on the batch's own stream of starts."""
+    """During a run that trains on the batch's own stream of starts."""
     config = simulator_config(replace(OPTIONS, num_envs=2), evaluation=EvaluationConfig(size=4, num_envs=4))
     worker = EnvWorker(config.collection, range(2), lambda *both: ActorCritic(*both, ActorCriticOptions()))
     monkeypatch.setattr(Walks, "calls", 0)

@@ -56,24 +56,24 @@ def registered() -> Iterator[None]:
 
 def telling(folder: Path, kind: str, tells: str, *more: str) -> tuple[dict[str, Any], list[dict], list[dict]]:
     """Summary, metrics and evaluated episodes of a run."""
-    said = summary(folder, kind, 2, ["env.id=Telling-v0", f"env.kwargs={{tells: '{tells}'}}", *more])
+    report = summary(folder, kind, 2, ["env.id=Telling-v0", f"env.kwargs={{tells: '{tells}'}}", *more])
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     rows = [json.loads(line) for line in (folder / "episodes" / "step_000002.jsonl").read_text().splitlines()]
-    return said, lines, rows
+    return report, lines, rows
 
 
 @pytest.mark.parametrize("kind", ["ppo", "grpo"])
-def test_a_success_that_nobody_tells_is_no_number(tmp_path: Path, kind: str) -> None:
-    said, lines, rows = telling(tmp_path / "run", kind, "never")
-    assert not [name for line in [said["metrics"], *lines] for name in line if "success" in name]
-    assert lines[-1]["rollout/return"] == said["metrics"]["eval/return"] == 8.0
+def test_an_unreported_success_is_no_number(tmp_path: Path, kind: str) -> None:
+    report, lines, rows = telling(tmp_path / "run", kind, "never")
+    assert not [name for line in [report["metrics"], *lines] for name in line if "success" in name]
+    assert lines[-1]["rollout/return"] == report["metrics"]["eval/return"] == 8.0
     assert all(row[name] is None for row in rows for name in SUCCESS)
 
 
 @pytest.mark.parametrize("kind", ["ppo", "grpo"])
 def test_a_success_reported_as_false_is_a_rate_of_0(tmp_path: Path, kind: str) -> None:
-    said, lines, rows = telling(tmp_path / "run", kind, "false", "checkpoint.best_metric=eval/success_once")
-    assert (said["metrics"]["eval/success_once"], said["metrics"]["eval/success_once/n"]) == (0.0, 4.0)
+    report, lines, rows = telling(tmp_path / "run", kind, "false", "checkpoint.best_metric=eval/success_once")
+    assert (report["metrics"]["eval/success_once"], report["metrics"]["eval/success_once/n"]) == (0.0, 4.0)
     assert lines[-1]["rollout/success_at_end"] == 0.0
     assert all(row[name] is False for row in rows for name in SUCCESS)
 
@@ -85,7 +85,7 @@ def test_where_success_is_reported_of_some_episodes_the_others_have_failed() -> 
     assert (measured["eval/success_at_end"], measured["eval/success_at_end/n"]) == (0.5, 2.0)
 
 
-def test_the_best_checkpoint_by_a_success_that_nobody_tells_is_refused_at_once(tmp_path: Path) -> None:
+def test_the_best_checkpoint_by_an_unreported_success_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"best_metric: eval/success_once is no metric.*tells no success.*'success'"):
         telling(tmp_path / "run", "ppo", "never", "checkpoint.best_metric=eval/success_once")
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == ""
@@ -99,7 +99,7 @@ def test_the_table_of_watch_has_a_column_where_success_is_reported(tells: bool |
 
 @pytest.mark.parametrize("options", [{}, {"vectorization": "async"}, {"isolation": "process"}])
 @pytest.mark.parametrize("kind", ["silent", "telling"])
-def test_every_kind_of_envs_knows_whether_success_was_reported(options: dict[str, Any], kind: str) -> None:
+def test_every_kind_of_envs_records_whether_success_was_reported(options: dict[str, Any], kind: str) -> None:
     key = {"silent": "success", "telling": "is_false"}[kind]
     given: dict[str, Any] = {"vectorization": "sync", **options}
     vec_env: VecEnv = make_vec_env(EnvConfig("reporting_env:ReportingEnv-v0", success_key=key, **given), 2)
@@ -126,7 +126,7 @@ def reporting_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def test_the_info_of_a_native_vector_env_says_which_envs_reported() -> None:
+def test_the_info_of_a_native_vector_env_marks_the_envs_that_reported() -> None:
     info = {"success": np.array([True, False, True]), "_success": np.array([True, True, False])}
     success, has_success = success_of_info(info, "success", 3)
     assert success.tolist() == [True, False, False]

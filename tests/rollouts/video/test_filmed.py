@@ -44,24 +44,24 @@ class Walk(gymnasium.Env):
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
-        self.place, self.left = 0.0, 12 + int(self.np_random.integers(4))
+        self.position, self.left = 0.0, 12 + int(self.np_random.integers(4))
         return np.zeros(1, np.float32), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
         if self.raises and self.render_mode is not None:
             raise RuntimeError("it falls over where it is seen")
-        self.place += 1.0 if self.np_random.random() < 0.5 + 0.2 * (action - 0.5) else -1.0
+        self.position += 1.0 if self.np_random.random() < 0.5 + 0.2 * (action - 0.5) else -1.0
         self.left -= 1
         over = self.left == 0
-        info = {"success": over and self.place > 0} if self.tells else {}
-        return np.full(1, self.place, np.float32), self.place, over, False, info
+        info = {"success": over and self.position > 0} if self.tells else {}
+        return np.full(1, self.position, np.float32), self.position, over, False, info
 
     def render(self) -> np.ndarray:
         self.drawn += 1
         if self.drawn == self.breaks_at:
             raise OSError("the renderer is gone")
         picture = np.full((51, 65, 3), 255, np.uint8)
-        picture[:, int(self.place) + 32] = 0
+        picture[:, int(self.position) + 32] = 0
         return picture
 
 
@@ -169,13 +169,13 @@ def test_the_video_shows_each_episode_and_how_it_ended(tmp_path: Path) -> None:
         border = tile[height // 2 : -8, :2].mean((0, 1))
         # Green for success, amber for an end without it.
         assert (border[1] > border[0]) == record.success_once
-        # The point is drawn where the last observation says; the picture is 65 wide and grew by whole pixels.
+        # The point is drawn at the last observation; the picture is 65 wide and grew by whole pixels.
         dark = tile[40:-4, 4:-4].mean((0, 2)).argmin() + 4
-        place = 32 + done.traces[number].rewards[-1]
-        assert abs(dark / width * 65 - place) < 1.5
+        column = 32 + done.traces[number].rewards[-1]
+        assert abs(dark / width * 65 - column) < 1.5
 
 
-def test_the_video_says_nothing_of_a_success_that_nobody_tells(tmp_path: Path) -> None:
+def test_the_video_shows_nothing_for_an_unreported_success(tmp_path: Path) -> None:
     records = rollout(tells=False).evaluate(1, video=tmp_path / "one.mp4").records
     assert (records[0].success_once, records[0].success_at_end) == (None, None)
     border = frames(tmp_path / "one.mp4")[-1].astype(int)[60:-8, :2].mean((0, 1))
@@ -206,7 +206,7 @@ def test_a_second_evaluation_is_filmed_like_the_first(tmp_path: Path, pictures: 
         assert_filmed(tmp_path / name, given)
 
 
-def test_what_can_not_be_filmed_is_said_before() -> None:
+def test_what_cannot_be_filmed_is_reported_before() -> None:
     assert try_filming(EnvConfig("Walk-v0")) == FilmingTrial()
     assert "its render modes are none" in str(try_filming(EnvConfig("Blind-v0")).problem)
     assert "the renderer is gone" in str(try_filming(EnvConfig("Walk-v0", {"breaks_at": 1})).problem)
@@ -269,7 +269,7 @@ def test_an_environment_of_another_interpreter_is_filmed_like_one_of_this(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("elsewhere")
-def test_a_picture_that_fails_in_another_interpreter_says_why(tmp_path: Path) -> None:
+def test_a_picture_that_fails_in_another_interpreter_names_the_cause(tmp_path: Path) -> None:
     broken = rollout(isolated=True, breaks_at=9).evaluate(8, video=tmp_path / "films" / "one.mp4")
     assert broken.records == rollout().evaluate(8).records
     assert "OSError: the renderer is gone" in str(broken.problem)

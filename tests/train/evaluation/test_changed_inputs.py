@@ -35,7 +35,7 @@ class StandIn:
         self.given += responses
 
     def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
-        found = [Feedback(one.place, "<result>1890</result>", 0.5, ended=False) for one in self.given]
+        found = [Feedback(one.row_index, "<result>1890</result>", 0.5, ended=False) for one in self.given]
         self.given = []
         return found
 
@@ -45,5 +45,5 @@ def test_wrong_tools_change_digits_alone() -> None:
     answers.give([Response(3, "<calc>9*210</calc>", cut=False)])
     assert (answers.open, answers.in_part) == (1, True)
     (found,) = answers.take(0.0, complete=True)
-    assert (found.place, found.observation, found.reward, found.ended) == (3, "<result>2901</result>", 0.5, False)
+    assert (found.row_index, found.observation, found.reward, found.ended) == (3, "<result>2901</result>", 0.5, False)
     assert answers.open == 0

@@ -20,7 +20,7 @@ from rlinf.data.batch import Batch, concatenate
 from rlinf.data.inputs import ObservationInputs
 from rlinf.data.shards import RankBatch
 from rlinf.learners.torch import TorchLearner
-from rlinf.rollouts.simulator.images_apart import keep_images_local
+from rlinf.rollouts.simulator.local_images import keep_images_local
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.schema.cluster import ClusterConfig
 from rlinf.train.assemble.simulator_policy import make_policy

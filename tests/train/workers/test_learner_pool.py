@@ -175,7 +175,7 @@ def test_an_env_worker_that_dies_is_brought_back_to_where_its_conversations_were
     graded(pool.answers(), *[Response(place, "a", cut=False) for place in range(3)])
     group.dies[0, "exchange"] = 0
     last = [Response(2, "z", cut=True), Response(1, "y", cut=False), Response(0, "x", cut=True)]
-    found = {one.place: one for one in graded(pool.answers(), *last)}
+    found = {one.row_index: one for one in graded(pool.answers(), *last)}
     assert [found[place].observation for place in range(3)] == ["10:2:x!", "11:2:y", "12:2:z!"]
     assert [found[place].facts["turn"] for place in range(3)] == [2.0] * 3
     assert pool.restarts == 1
@@ -187,9 +187,9 @@ def test_a_worker_that_is_free_is_given_what_has_come() -> None:
     pool.reset("train", [10, 11, 12])
     answers = pool.answers()
     answers.give([Response(0, "a", cut=False)])
-    assert [one.place for one in answers.take(0.0, complete=False)] == [0]
+    assert [one.row_index for one in answers.take(0.0, complete=False)] == [0]
     answers.give([Response(place, "a", cut=False) for place in (1, 2)])
-    assert sorted(one.place for one in answers.take(0.0, complete=False)) == [1, 2]
+    assert sorted(one.row_index for one in answers.take(0.0, complete=False)) == [1, 2]
     assert answers.open == 0
 
 
@@ -198,7 +198,7 @@ def test_responses_over_which_a_worker_dies_twice_are_tried_alone() -> None:
         """Dies of the response "z"."""
 
         def exchange(self, split: str, responses: list[Response], wait_s: float) -> FeedbackBatch:
-            if any(response.said == "z" for response in responses):
+            if any(response.content == "z" for response in responses):
                 raise WorkerDied("died", group="fake", rank=0, method="exchange")
             return super().exchange(split, responses, wait_s)
 
@@ -212,7 +212,7 @@ def test_responses_over_which_a_worker_dies_twice_are_tried_alone() -> None:
     pool = TextEnvPool(Fragile(Fatal, 1, {}), EnvConfig(max_failures=1))  # type: ignore[arg-type]
     pool.reset("train", [10, 11, 12])
     said = [Response(place, text, cut=False) for place, text in enumerate("azb")]
-    found = {one.place: one for one in graded(pool.answers(), *said)}
+    found = {one.row_index: one for one in graded(pool.answers(), *said)}
     assert [found[place].lost for place in range(3)] == [False, True, False]
     assert [found[place].facts["turn"] for place in (0, 2)] == [1.0, 1.0]
     assert (pool.errors, pool.restarts) == (1, 4)

@@ -52,11 +52,11 @@ class ChatHarness(vf.Harness[ChatConfig]):
                 headers = {"Authorization": f"Bearer {secret}"}
                 async with http.post(f"{endpoint}/chat/completions", headers=headers, json=body) as reply:
                     reply.raise_for_status()
-                    said = (await reply.json())["choices"][0]["message"]
-                messages.append(said)
-                if not said.get("tool_calls"):
+                    message = (await reply.json())["choices"][0]["message"]
+                messages.append(message)
+                if not message.get("tool_calls"):
                     return ProgramResult(0, "", "")
-                for call in said["tool_calls"]:
+                for call in message["tool_calls"]:
                     answer = await _answer(call["function"], dispatch, clients)
                     messages.append({"role": "tool", "tool_call_id": call["id"], "content": answer})
 

@@ -22,7 +22,7 @@ HARNESS = "rlinf_chat"
 async def main(descriptor: int) -> None:
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=descriptor))
 
-    def say(message: dict[str, Any]) -> None:
+    def send(message: dict[str, Any]) -> None:
         writer.write(json.dumps(message).encode() + b"\n")
 
     requested = json.loads(await reader.readline())
@@ -30,15 +30,15 @@ async def main(descriptor: int) -> None:
         env = _environment(requested["config"])
         tasks = list(itertools.islice(env.taskset, requested["first"], requested["first"] + requested["count"]))
     except Exception as error:  # the taskset's own code, which raises what it likes
-        say({"refused": f"{type(error).__name__}: {error}"})
+        send({"refused": f"{type(error).__name__}: {error}"})
         await writer.drain()
         return
-    say({"tasks": [_shown(task) for task in tasks]})
+    send({"tasks": [_shown(task) for task in tasks]})
     async with env.serving():
         playing: set[asyncio.Task[None]] = set()
         while line := await reader.readline():
-            asked = json.loads(line)
-            episode = asyncio.create_task(_played(env, tasks, asked, say))
+            request = json.loads(line)
+            episode = asyncio.create_task(_played(env, tasks, request, send))
             playing.add(episode)
             episode.add_done_callback(playing.discard)
         for episode in playing:
@@ -64,31 +64,31 @@ def _shown(task: Any) -> dict[str, str]:
     return {"prompt": prompt if isinstance(prompt, str) else str(prompt or task.data.name or task.data.idx)}
 
 
-async def _played(env: Any, tasks: list[Any], asked: dict[str, Any], say: Any) -> None:
+async def _played(env: Any, tasks: list[Any], request: dict[str, Any], send: Any) -> None:
     from verifiers.v1.clients import ModelContext
     from verifiers.v1.configs.client import EvalClientConfig
 
     # A client reads its key from the environment; each episode has one of its own.
-    variable = f"RLINF_SESSION_{asked['id']}"
-    os.environ[variable] = asked["api_key"]
+    variable = f"RLINF_SESSION_{request['id']}"
+    os.environ[variable] = request["api_key"]
     try:
-        client = EvalClientConfig(base_url=asked["base_url"], api_key_var=variable)
-        episode = await env.run_episode(tasks[asked["task"]], ModelContext(asked["model"], client))
+        client = EvalClientConfig(base_url=request["base_url"], api_key_var=variable)
+        episode = await env.run_episode(tasks[request["task"]], ModelContext(request["model"], client))
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
         if not episode.ok:
             reason = "; ".join(f"{error.type}: {error.message}" for error in errors) or "the episode is not complete"
-            say({"id": asked["id"], "failed": reason[-2000:]})
+            send({"id": request["id"], "failed": reason[-2000:]})
             return
         rewards = [reward for trace in episode.traces for reward in trace.rewards.items() if reward[1] is not None]
-        say(
+        send(
             {
-                "id": asked["id"],
+                "id": request["id"],
                 "reward": sum(trace.reward for trace in episode.traces) / len(episode.traces),
                 "terms": {name: reward.score for name, reward in rewards},
             }
         )
     except Exception as error:  # whatever the taskset does: it costs this episode alone
-        say({"id": asked["id"], "failed": f"{type(error).__name__}: {error}"})
+        send({"id": request["id"], "failed": f"{type(error).__name__}: {error}"})
     finally:
         del os.environ[variable]
 

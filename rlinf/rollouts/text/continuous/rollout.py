@@ -102,7 +102,7 @@ class _ChannelEnvs(TextEnvs, Protocol):
 
     def open_channel(self, channel: int, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
 
-    def continue_channel(self, channel: int, task_ids: Sequence[int], said: Iterable[Response]) -> None: ...
+    def continue_channel(self, channel: int, task_ids: Sequence[int], responses: Iterable[Response]) -> None: ...
 
     def close_channel(self, channel: int) -> None: ...
 
@@ -180,7 +180,7 @@ class ContinuousRollout(TextRollout):
             clock.add("time/verification_hidden_s", max(0.0, busy - clock.spent[_VERIFICATION]))
         elif self.max_turns == 1:
             self.envs.reset("train", [row.task_id for row in rows])
-            self.hold(OpenBatch(step, rows), lambda place: (), None, self.params, clock)
+            self.hold(OpenBatch(step, rows), lambda index: (), None, self.params, clock)
         spans = [spans_of(row) for row in rows]
         taken = [(batch.step, group) for batch, group in groups] if self.admission.reorders else ()
         self._log.add(step, round, spans, taken)
@@ -230,7 +230,7 @@ class ContinuousRollout(TextRollout):
         """Start the conversations of a batch; those of one turn are graded when they are handed out."""
         key, channel = self._key(batch.step, batch.round), batch.channel
         answers = self.envs.answers(channel) if channel else None
-        self._engine.begin(batch, lambda place: key, answers, first=batch.round > 0)
+        self._engine.begin(batch, lambda index: key, answers, first=batch.round > 0)
 
     def _free_channel(self) -> int:
         used = {batch.channel for batch in self.open}

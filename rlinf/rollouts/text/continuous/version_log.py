@@ -51,12 +51,12 @@ class VersionsOfTokens:
         lines = read_json_lines(run / FILE, number="step").rows
         if not lines:
             raise UserError(
-                f"rollout.replay_arrivals: {run} has no {FILE}: it was no run whose responses go on beside the learner "
+                f"rollout.replay_arrivals: {run} has no {FILE}: it was no run whose responses continue during updates "
                 "(rollout.staleness above 0)"
             )
         self._run = run
         self._spans: dict[tuple[int, int], dict[int, list[Spans]]] = {}
-        """By step and round that a row was begun in, and its place there: the spans of each of its responses."""
+        """By step and round that a row was begun in, and its index there: the spans of each of its responses."""
         self._sizes: dict[tuple[int, int], int] = {}
         self._groups: dict[int, list[tuple[int, int]]] = {}
         for line in lines:
@@ -72,13 +72,13 @@ class VersionsOfTokens:
                 begun, number = groups[index // size]
                 self._spans.setdefault((begun, 0), {})[number * size + index % size] = row
 
-    def tokens(self, batch: tuple[int, int], place: int, turn: int, version: int) -> int | None:
-        """Return the length of response ``turn`` of row ``place`` when weights ``version`` were replaced.
+    def tokens(self, batch: tuple[int, int], index: int, turn: int, version: int) -> int | None:
+        """Return the length of response ``turn`` of row ``index`` when weights ``version`` were replaced.
 
         The row was begun in this (step, round). None if the response was finished by then. A row that the log does
         not have was never trained on: 0.
         """
-        responses = self._spans.get(batch, {}).get(place, [])
+        responses = self._spans.get(batch, {}).get(index, [])
         if turn >= len(responses):
             return 0
         until = sum(count for made_by, count in responses[turn] if made_by <= version)

@@ -28,8 +28,8 @@ _UNREGISTERED = (
     gymnasium.error.DeprecatedEnv,
 )
 _NEEDS_TEXT = (
-    "policy.name: causal_lm needs one. For a simulator set policy.name: actor_critic; docs/environments.md says what a "
-    "text environment has."
+    "policy.name: causal_lm needs one. For a simulator set policy.name: actor_critic; docs/environments.md lists what "
+    "a text environment has."
 )
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
@@ -129,7 +129,7 @@ def _require_turns(env_id: str, turns: int, max_turns: int) -> None:
 
 
 def _has_text(space: gymnasium.Space[Any], *, within: bool) -> bool:
-    """Whether a space is text, or ``within`` it text stands beside pictures."""
+    """Whether a space is text, or ``within`` it text stands next to pictures."""
     parts: list[gymnasium.Space[Any]] = []
     if within and isinstance(space, gymnasium.spaces.Dict):
         parts = list(space.spaces.values())
@@ -155,7 +155,7 @@ def _require_arguments(
                 close = difflib.get_close_matches(name, names, n=1)
                 meant = f" Did you mean {close[0]}?" if close else ""
                 takes = f"It takes {', '.join(names)}." if names else "It takes none."
-                raise TextEnvError(f"env.kwargs.{name}: {env_id} knows no {name}.{meant} {takes}")
+                raise TextEnvError(f"env.kwargs.{name}: {env_id} has no argument {name}.{meant} {takes}")
     for name in names:
         if parameters[name].default is Parameter.empty and name not in arguments:
             raise TextEnvError(f"env.kwargs.{name} is missing: {env_id} needs it.")

@@ -84,7 +84,7 @@ class MixedTextEnv:
             env = self._envs[number]
             if not hasattr(env, "difficulties"):
                 name = list(self.members)[number]
-                raise TextEnvError(f"data.curriculum.by: {name} of env.tasks does not say how hard its tasks are.")
+                raise TextEnvError(f"data.curriculum.by: {name} of env.tasks does not report how hard its tasks are.")
             results += env.difficulties([own], by)
         return results
 

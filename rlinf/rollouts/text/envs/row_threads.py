@@ -71,8 +71,8 @@ class RowThreads:
                 answers.append(self._answers.get())
             for call, graded in answers:
                 # What was given up already, and answers after all, comes too late.
-                if self._running.get(call.response.place) is call:
-                    del self._running[call.response.place]
+                if self._running.get(call.response.row_index) is call:
+                    del self._running[call.response.row_index]
                     taken.append(graded)
             self._start()
         return taken
@@ -80,7 +80,7 @@ class RowThreads:
     def _start(self) -> None:
         while self._waiting and len(self._running) < _MOST:
             call = _Call(self._waiting.popleft(), time.monotonic())
-            self._running[call.response.place] = call
+            self._running[call.response.row_index] = call
             # Spans of the timeline stay those of this worker.
             context = contextvars.copy_context()
             threading.Thread(target=context.run, args=(self._answer, call), name="conversation", daemon=True).start()
@@ -100,7 +100,9 @@ class RowThreads:
                 masked=bool(info.get("masked", False)),
                 seconds=time.monotonic() - call.began,
             )
-        except BaseException as error:  # an author's code raises what it likes, and a thread has nobody to raise it to
+        except (
+            BaseException
+        ) as error:  # an author's code raises what it likes, and a thread has no caller to raise it to
             graded = Feedback.lost_row(index, "error", account_of(error), seconds=time.monotonic() - call.began)
         self._answers.put((call, graded))
 

@@ -15,7 +15,7 @@ Difficulties = Callable[[Sequence[int]], Sequence[float]]
 """How hard each of these training tasks is; larger is harder."""
 
 _MEASURED = 512
-"""Tasks of an environment whose difficulties say what is easy among all of its tasks."""
+"""Tasks of an environment whose difficulties are measured to estimate the quantiles of all of its tasks."""
 
 
 class Curriculum:

@@ -14,7 +14,7 @@ class MixtureSchedule:
 
     After any number of groups, each environment has had its share of them to within less than one group.
 
-    >>> [Shares([2.0, 1.0, 1.0]).member(place) for place in range(8)]
+    >>> [MixtureSchedule([2.0, 1.0, 1.0]).member(number) for number in range(8)]
     [0, 1, 2, 0, 0, 1, 2, 0]
     """
 
@@ -28,19 +28,19 @@ class MixtureSchedule:
         self._counts = [[0] for _ in weights]
         """For each environment: how many groups it has among the first 0, 1, 2, ..."""
 
-    def member(self, place: int) -> int:
+    def member(self, number: int) -> int:
         """Return the environment of the group with this number."""
         if len(self._shares) == 1:
             return 0
-        self._extend(place + 1)
-        return self._members[place]
+        self._extend(number + 1)
+        return self._members[number]
 
-    def before(self, member: int, place: int) -> int:
-        """Count how many of the first ``place`` groups the environment has."""
+    def before(self, member: int, number: int) -> int:
+        """Count how many of the first ``number`` groups the environment has."""
         if len(self._shares) == 1:
-            return place
-        self._extend(place)
-        return self._counts[member][place]
+            return number
+        self._extend(number)
+        return self._counts[member][number]
 
     def _extend(self, length: int) -> None:
         """Add the task that has to go first, among those that do not get ahead of their share."""

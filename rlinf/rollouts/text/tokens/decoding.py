@@ -29,7 +29,7 @@ class ResponseText:
         """Without special tokens."""
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
 
-    def said(self, tokens: Sequence[int]) -> str:
+    def env_text(self, tokens: Sequence[int]) -> str:
         """As an environment reads it: thoughts that the prompt has opened begin with the mark that opens them."""
         plain = self.opened + self.text(tokens)
         if self.tool_form is None:

@@ -79,7 +79,7 @@ def _words_or_parts(write: Callable[[Sequence[Mapping[str, Any]]], str], message
 def left_out(text: str, messages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Return the first message of the system or the user whose words a rendered conversation does not have.
 
-    Of each message the longest run of words is looked for: templates may strip a content, or escape marks in it.
+    The longest run of words of each message is searched for: templates may strip a content, or escape marks in it.
     """
     for message in messages:
         if message["role"] in ("system", "user") and isinstance(message.get("content"), str):

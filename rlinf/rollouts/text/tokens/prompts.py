@@ -21,11 +21,11 @@ from rlinf.rollouts.text.tokens.tool_forms import (
     ANY_TOOL,
     HERMES,
     ToolForm,
+    answered_turns,
     call_message,
     called_turns,
     described,
     first_call,
-    said_turns,
     tool_message,
 )
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _ANSWER, _OBSERVATION, _ROLE = "@@ANSWER@@", "@@OBSERVATION@@", "@@ROLE@@"
 _PROBE = "question"
 _PICTURE_PROMPTS = 64
-"""Prompts with pictures that are kept: a group asks for one several times."""
+"""Prompts with pictures that are kept: a group requests one several times."""
 Message = dict[str, Any]
 _QUESTION: Message = {"role": "user", "content": _PROBE}
 
@@ -73,11 +73,11 @@ class PromptRenderer:
             system_key: the setting that ``system_prompt`` is from, for error messages.
             instruction: auto (where a chat template is applied), always or never.
             instructions: mark -> a sentence that closes first prompts in which the mark does not stand.
-            tools: what the policy may call; described in the first prompt by the chat template, or in words where that
-                has no place for them (as ``instruction`` says).
+            tools: what the policy may call; described in the first prompt by the chat template, or in words if it
+                does not describe tools (as ``instruction`` sets).
             example: an observation that begins and ends as all of them do (see :attr:`opened_thoughts`).
             template_kwargs: further variables of the chat template.
-            end_token_ids: tokens that end a response, beside the tokenizer's end of sequence.
+            end_token_ids: tokens that end a response, besides the tokenizer's end of sequence.
             stop: texts that end a response (see :meth:`until_stop`).
             reader: of a vision-language model.
 
@@ -93,9 +93,9 @@ class PromptRenderer:
         self.tokenizer = tokenizer
         self.chat = has_template and chat_template != "never"
         self.system_prompt, self._system_key = system_prompt, system_key
-        asks = instruction == "always" or (instruction == "auto" and self.chat)
-        self._instructions = dict(instructions or {}) if asks else {}
-        self._tools, self._asks, self._example = list(tools), asks, example
+        instructs = instruction == "always" or (instruction == "auto" and self.chat)
+        self._instructions = dict(instructions or {}) if instructs else {}
+        self._tools, self._instructs, self._example = list(tools), instructs, example
         self._template_kwargs = dict(template_kwargs or {})
         self._end_token_ids = frozenset(end_token_ids)
         self._stop = tuple(stop)
@@ -116,7 +116,7 @@ class PromptRenderer:
     def opening(self, observation: str) -> str:
         """Return the text of a conversation's first prompt."""
         # The instructions that the first observation lacks follow it.
-        if self._tools and self._asks and not self._takes_tools:
+        if self._tools and self._instructs and not self._takes_tools:
             observation = f"{observation}\n\n{described(self._tools)}"
         known = f"{self.system_prompt or ''}\n{observation}"
         if missing := [sentence for mark, sentence in self._instructions.items() if mark not in known]:
@@ -135,11 +135,11 @@ class PromptRenderer:
         return text
 
     def continuation(
-        self, observation: str, role: str = "user", *, after: int | None = None, said: str = ""
+        self, observation: str, role: str = "user", *, after: int | None = None, response: str = ""
     ) -> tuple[int, ...]:
         """Return token ids of the environment's text in between, up to the start of the policy's next turn.
 
-        ``role``: user, or tool if a tool answers a call in ``said``, the policy's turn as the environment read it.
+        ``role``: user, or tool if a tool answers a call in ``response``, the policy's turn as the environment read it.
         ``after``: its last token; if that is an end mark, the template's own is left out.
 
         Raises:
@@ -147,7 +147,7 @@ class PromptRenderer:
         """
         tool = role == "tool"
         return self.continuation_of(
-            [tool_message(observation, first_call(said)) if tool else _message(role, observation)], after=after
+            [tool_message(observation, first_call(response)) if tool else _message(role, observation)], after=after
         )
 
     def continuation_of(self, messages: Sequence[Mapping[str, Any]], *, after: int | None = None) -> tuple[int, ...]:
@@ -174,10 +174,10 @@ class PromptRenderer:
         Raises:
             ChatTemplateError: the template can't render these messages.
         """
-        if tools and self._asks and not self._takes_tools:
+        if tools and self._instructs and not self._takes_tools:
             position = next((at for at, one in enumerate(messages) if one["role"] == "assistant"), len(messages)) - 1
-            asked = {**messages[position], "content": f"{messages[position]['content']}\n\n{described(tools)}"}
-            messages = [*messages[:position], asked, *messages[position + 1 :]]
+            extended = {**messages[position], "content": f"{messages[position]['content']}\n\n{described(tools)}"}
+            messages = [*messages[:position], extended, *messages[position + 1 :]]
         if not self.chat:
             return self.begun("\n".join(str(message["content"]) for message in messages))
         return self.begun(self._apply(self.known_roles(messages), prompt=True, tools=tools))
@@ -192,19 +192,19 @@ class PromptRenderer:
             return None
         return "assistant" if speaker == "policy" else self._role_of(role)
 
-    def said(self, tokens: Sequence[int]) -> str:
+    def env_text(self, tokens: Sequence[int]) -> str:
         """Return a response as the environment reads it: its calls of tools are put into the one form that it reads.
 
         Thoughts that the chat template has opened begin with the mark that opens them.
         """
-        return ResponseText(self.tokenizer, self._form_of_calls(), self.opened_thoughts).said(tokens)
+        return ResponseText(self.tokenizer, self._form_of_calls(), self.opened_thoughts).env_text(tokens)
 
     def answered(self, tokens: Sequence[int], *, tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """Return a response as an agent reads it: what a server returns, without any words of the prompt.
 
         ``tools``: those of the agent, which are not the environment's.
         """
-        return ResponseText(self.tokenizer, self._form_of_calls(tools)).said(tokens)
+        return ResponseText(self.tokenizer, self._form_of_calls(tools)).env_text(tokens)
 
     @functools.cached_property
     def opened_thoughts(self) -> str:
@@ -221,7 +221,7 @@ class PromptRenderer:
         """How tools are described to the policy, in which form it calls them, and in which role they answer."""
         if self._takes_tools:
             described_by = "the chat template describes them"
-        elif self._asks:
+        elif self._instructs:
             described_by = "described in words at the end of the first prompt"
         else:
             described_by = "not described (data.instruction: always does so in words), so a warm start has to show them"
@@ -248,7 +248,7 @@ class PromptRenderer:
         return ""
 
     def response_text(self) -> ResponseText | None:
-        """Return what decodes responses as :meth:`said` does, for workers without transformers; None if nothing can.
+        """Return what decodes responses as :meth:`env_text`, for workers without transformers; None if nothing can.
 
         Transformers reads responses by the tokenizer's own response template.
         """
@@ -290,17 +290,17 @@ class PromptRenderer:
 
     @functools.cached_property
     def _tool_turn(self) -> str | None:
-        """The turn before a tool's answer: "said" (any answer) or "called" (a call, which some templates insist on).
+        """The turn before a tool's answer: "answered" (any) or "called" (a call, which some templates insist on).
 
         None if the template has no role for tools: it leaves their answers out, or writes them as it would write any
         unknown role.
         """
         with contextlib.suppress(ChatTemplateError):
-            made_up = self._apply(said_turns(_ANSWER, [_message(_ROLE, _OBSERVATION)]), prompt=True)
-            tool = self._apply(said_turns(_ANSWER, [_message("tool", _OBSERVATION)]), prompt=True)
+            made_up = self._apply(answered_turns(_ANSWER, [_message(_ROLE, _OBSERVATION)]), prompt=True)
+            tool = self._apply(answered_turns(_ANSWER, [_message("tool", _OBSERVATION)]), prompt=True)
             if not self._takes_tools and made_up.replace(_ROLE, "tool") == tool:
                 return None
-        for kind, turns in (("said", said_turns), ("called", called_turns)):
+        for kind, turns in (("answered", answered_turns), ("called", called_turns)):
             with contextlib.suppress(ChatTemplateError):
                 written = self._apply(turns(_ANSWER, [tool_message(_OBSERVATION)]), prompt=True)
                 if 0 <= written.find(_ANSWER) < written.rfind(_OBSERVATION):
@@ -312,9 +312,10 @@ class PromptRenderer:
         """Whether the chat template describes tools by itself."""
         if not self.chat:
             return False
-        asked = [_QUESTION]
+        messages = [_QUESTION]
         try:
-            return self._apply(asked, prompt=True, tools=self._tools or [ANY_TOOL]) != self._apply(asked, prompt=True)
+            with_tools = self._apply(messages, prompt=True, tools=self._tools or [ANY_TOOL])
+            return with_tools != self._apply(messages, prompt=True)
         except ChatTemplateError:
             return False
 
@@ -329,7 +330,7 @@ class PromptRenderer:
         first. The system prompt is left out, since some templates repeat it in the newest message.
         """
         called = messages[0]["role"] == "tool" and self._tool_turn == "called"
-        return self._after_answer((called_turns if called else said_turns)(_ANSWER, messages), prompt=True)
+        return self._after_answer((called_turns if called else answered_turns)(_ANSWER, messages), prompt=True)
 
     def _behind_call(self, tokens: tuple[int, ...], role: str) -> tuple[int, ...]:
         """Drop the end of a call that the template wrote and the policy has sampled: up to the mark that closes it.
@@ -404,7 +405,7 @@ class PromptRenderer:
         result |= {last} if last is not None else set()
         with contextlib.suppress(ChatTemplateError):
             if last is None:
-                result |= set(self._marks_in(self._after_answer(said_turns(_ANSWER, [_QUESTION]), prompt=True))[:1])
+                result |= set(self._marks_in(self._after_answer(answered_turns(_ANSWER, [_QUESTION]), prompt=True))[:1])
         with contextlib.suppress(ChatTemplateError):
             written = self._after_call
             result |= set(written[self.end_of_call(written) - 1 : self.end_of_call(written)])

@@ -142,12 +142,12 @@ FORMS: Sequence[ToolForm] = (
     ToolForm("pythonic", "<|tool_call_start|>[", _pythonic),
     ToolForm("llama", '{"name": "', _llama),
 )
-"""In the order in which they are looked for: the last mark is part of others."""
+"""In the order in which they are searched for: the last mark is part of others."""
 
 
-def first_call(said: str) -> str:
+def first_call(response: str) -> str:
     """Return the tool that a response in the form of environments calls first; some name if it calls none."""
-    result = _HERMES.search(said)
+    result = _HERMES.search(response)
     content = _read(result.group(1)) if result else None
     return str(content["name"]) if isinstance(content, Mapping) and content.get("name") else "tool"
 
@@ -197,7 +197,7 @@ def tool_message(observation: str, name: str = "tool") -> dict[str, Any]:
     return {"role": "tool", "name": name, "tool_call_id": "000000000", "content": observation}
 
 
-def said_turns(answer: str, rest: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def answered_turns(answer: str, rest: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """List a question, an answer of the policy, and what comes after it."""
     return [_QUESTION, {"role": "assistant", "content": answer}, *rest]
 

@@ -30,7 +30,7 @@ STEPS, PROMPTS, GROUP, LONGEST = 6, 2, 2, 40
 
 @dataclass
 class Sampler:
-    """Writes ``speed`` tokens of every open response at each look; ``length`` of (task, sample) in all."""
+    """Writes ``speed`` tokens of every open response at each poll; ``length`` of (task, sample) in all."""
 
     length: Callable[[int, int], int]
     speed: int
@@ -79,12 +79,12 @@ class Session:
 
     def _end(self, name: int, sample: int, reason: str) -> None:
         _, versions = self.running.pop((name, sample))
-        said = (65,) * len(versions)
-        self.ended.append(Completion(name, sample, said, (-1.0,) * len(said), reason, versions))  # type: ignore[arg-type]
+        ids = (65,) * len(versions)
+        self.ended.append(Completion(name, sample, ids, (-1.0,) * len(ids), reason, versions))  # type: ignore[arg-type]
 
 
 class Envs:
-    """Every response is right. Conversations of several turns are answered a few looks later."""
+    """Every response is right. Conversations of several turns are answered a few polls later."""
 
     busy_s = 0.0
 
@@ -103,29 +103,29 @@ class Envs:
         self.channels[channel] = Channel(self, list(task_ids))
         return self.reset("train", task_ids)
 
-    def continue_channel(self, channel: int, task_ids: Sequence[int], said: Iterable[Response]) -> None:
+    def continue_channel(self, channel: int, task_ids: Sequence[int], responses: Iterable[Response]) -> None:
         self.open_channel(channel, task_ids)
-        for response in said:
-            self.channels[channel].heard[response.place] += 1
+        for response in responses:
+            self.channels[channel].answered[response.row_index] += 1
 
     def close_channel(self, channel: int) -> None:
         assert not self.channels.pop(channel).waiting
 
     def answers(self, channel: int = 0) -> Answers:
         if not channel:
-            return AtOnce(lambda response: Feedback(response.place, "", 1.0, True))
+            return AtOnce(lambda response: Feedback(response.row_index, "", 1.0, True))
         return self.channels[channel]
 
 
 @dataclass
 class Channel:
-    """The environments of a channel: an answer comes ``delay`` looks after the response."""
+    """The environments of a channel: an answer comes ``delay`` polls after the response."""
 
     envs: Envs
     tasks: list[int]
     waiting: list[tuple[int, Response]] = field(default_factory=list)
-    heard: Counter[int] = field(default_factory=Counter)
-    looks: int = 0
+    answered: Counter[int] = field(default_factory=Counter)
+    polls: int = 0
     in_part: bool = True
 
     @property
@@ -133,17 +133,17 @@ class Channel:
         return len(self.waiting)
 
     def give(self, responses: Sequence[Response]) -> None:
-        self.waiting += [(self.looks + self.envs.delay, response) for response in responses]
+        self.waiting += [(self.polls + self.envs.delay, response) for response in responses]
 
     def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
-        self.looks += 1
-        ready = [response for due, response in self.waiting if due < self.looks]
-        self.waiting = [one for one in self.waiting if one[0] >= self.looks]
-        return [self._said(response.place) for response in ready]
+        self.polls += 1
+        ready = [response for due, response in self.waiting if due < self.polls]
+        self.waiting = [one for one in self.waiting if one[0] >= self.polls]
+        return [self._feedback(response.row_index) for response in ready]
 
-    def _said(self, place: int) -> Feedback:
-        self.heard[place] += 1
-        return Feedback(place, "more", 1.0, self.heard[place] >= self.envs.turns(self.tasks[place]))
+    def _feedback(self, index: int) -> Feedback:
+        self.answered[index] += 1
+        return Feedback(index, "more", 1.0, self.answered[index] >= self.envs.turns(self.tasks[index]))
 
 
 def continuous(
@@ -164,10 +164,10 @@ def continuous(
     )
 
 
-def work(rollout: ContinuousRollout, sampler: Sampler, step: int, looks: int) -> None:
-    """What samplers and environments do beside the update of ``step``, up to the next weights."""
+def work(rollout: ContinuousRollout, sampler: Sampler, step: int, polls: int) -> None:
+    """What samplers and environments do during the update of ``step``, up to the next weights."""
     rollout._resume()
-    for _ in range(looks):
+    for _ in range(polls):
         rollout._engine.advance()
     rollout.interrupt()
     sampler.version = step + 1
@@ -179,21 +179,21 @@ def ages_of(row: Row, step: int) -> list[int]:
 
 
 SPEEDS, LENGTHS = st.integers(1, 30), st.lists(st.integers(1, LONGEST), min_size=7, max_size=7)
-LOOKS = st.lists(st.integers(0, 12), min_size=STEPS, max_size=STEPS)
+POLLS = st.lists(st.integers(0, 12), min_size=STEPS, max_size=STEPS)
 
 
 @given(
     staleness=st.integers(1, 4),
     speed=SPEEDS,
     lengths=LENGTHS,
-    looks=LOOKS,
+    polls=POLLS,
     rounds=st.lists(st.integers(0, 2), min_size=STEPS, max_size=STEPS),
 )
 @settings(max_examples=15, deadline=None)
 def test_no_token_is_older_than_the_bound_and_nothing_is_dropped(
-    staleness: int, speed: int, lengths: list[int], looks: list[int], rounds: list[int]
+    staleness: int, speed: int, lengths: list[int], polls: list[int], rounds: list[int]
 ) -> None:
-    """``looks``: how much samplers do beside each update; ``rounds``: further batches of dynamic sampling."""
+    """``polls``: how much samplers do during each update; ``rounds``: further batches of dynamic sampling."""
     sampler = Sampler(lambda task, sample: lengths[(3 * task + sample) % len(lengths)], speed)
     with tempfile.TemporaryDirectory() as folder:
         rollout = continuous(sampler, Path(folder), staleness=staleness)
@@ -209,7 +209,7 @@ def test_no_token_is_older_than_the_bound_and_nothing_is_dropped(
                     # Nothing a response was begun with is lost, and its tokens are in the order of their weights.
                     assert len(row.tokens) == sampler.length(row.task_id, row.sample)
                     assert list(row.versions) == sorted(row.versions)
-            work(rollout, sampler, step, looks[step])
+            work(rollout, sampler, step, polls[step])
         assert not rollout.open
         # Short responses are not preferred: what was begun is what was taken.
         assert sorted(taken) == sorted(sampler.begun)
@@ -220,25 +220,25 @@ def test_no_token_is_older_than_the_bound_and_nothing_is_dropped(
     over_sampling=st.sampled_from([0.0, 0.5, 1.0]),
     speed=SPEEDS,
     lengths=LENGTHS,
-    looks=LOOKS,
+    polls=POLLS,
     delay=st.integers(0, 6),
     killed=st.integers(0, STEPS - 1),
 )
 @example(
-    staleness=1, over_sampling=0.5, speed=2, lengths=[35, 1, 1, 9, 1, 1, 1], looks=[0, 0, 0, 0, 2, 0], delay=6, killed=0
+    staleness=1, over_sampling=0.5, speed=2, lengths=[35, 1, 1, 9, 1, 1, 1], polls=[0, 0, 0, 0, 2, 0], delay=6, killed=0
 )
 @settings(max_examples=20, deadline=None)
 def test_conversations_of_several_turns_stay_within_the_bound_also_over_a_kill(
-    staleness: int, over_sampling: float, speed: int, lengths: list[int], looks: list[int], delay: int, killed: int
+    staleness: int, over_sampling: float, speed: int, lengths: list[int], polls: list[int], delay: int, killed: int
 ) -> None:
-    """Of every task 1 to 3 turns, whose environments answer ``delay`` looks later; ``killed``: after which step."""
+    """Of every task 1 to 3 turns, whose environments answer ``delay`` polls later; ``killed``: after which step."""
 
     def turns(task: int) -> int:
         return 1 + task % 3
 
     sampler = Sampler(lambda task, sample: lengths[(3 * task + sample) % len(lengths)], speed)
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as directory:
+        folder = Path(directory)
         options: dict[str, Any] = {"turns": 3, "staleness": staleness, "over_sampling": over_sampling}
         rollout = continuous(sampler, folder, envs=Envs(turns, delay), **options)
         taken: list[tuple[int, int]] = []
@@ -251,7 +251,7 @@ def test_conversations_of_several_turns_stay_within_the_bound_also_over_a_kill(
                 assert max(ages_of(row, step)) <= staleness
                 assert len(row.answers) == turns(row.task_id)
                 assert sum(row.mask) == turns(row.task_id) * sampler.length(row.task_id, row.sample)
-            work(rollout, sampler, step, looks[step])
+            work(rollout, sampler, step, polls[step])
             if step == killed:
                 save_plain(rollout.state_dict(), folder / "driver.pt")
                 rollout = continuous(sampler, folder, envs=Envs(turns, delay), **options)
@@ -263,8 +263,8 @@ def test_conversations_of_several_turns_stay_within_the_bound_also_over_a_kill(
 
 def test_the_next_batch_is_graded_and_the_one_after_drawn_before_they_are_needed() -> None:
     sampler = Sampler(lambda task, sample: 5, speed=5)
-    with tempfile.TemporaryDirectory() as place:
-        rollout = continuous(sampler, Path(place), staleness=1)
+    with tempfile.TemporaryDirectory() as directory:
+        rollout = continuous(sampler, Path(directory), staleness=1)
         rollout.train_round(0, 0)
         position, until = rollout.position, threading.Event()
         assert rollout.state_dict()["position"] == position == 2 * PROMPTS
@@ -275,10 +275,10 @@ def test_the_next_batch_is_graded_and_the_one_after_drawn_before_they_are_needed
         assert all(row.done for row in batch.rows)  # graded while the learner worked
         assert rollout.position == 3 * PROMPTS
         assert rollout.state_dict()["position"] == position  # drawn again by a resumed run
-        resumed = continuous(sampler, Path(place), staleness=1)
+        resumed = continuous(sampler, Path(directory), staleness=1)
         state = rollout.state_dict()
-        save_plain(state, Path(place) / "driver.pt")
-        resumed.load_state_dict(load_plain(Path(place) / "driver.pt"))
+        save_plain(state, Path(directory) / "driver.pt")
+        resumed.load_state_dict(load_plain(Path(directory) / "driver.pt"))
         rollout.interrupt()
         taken = []
         for one in (rollout, resumed):
@@ -290,8 +290,8 @@ def test_the_next_batch_is_graded_and_the_one_after_drawn_before_they_are_needed
 
 def test_new_weights_are_generated_with_before_the_next_batch_is_taken() -> None:
     sampler = Sampler(lambda task, sample: 5, speed=1)
-    with tempfile.TemporaryDirectory() as place:
-        rollout = continuous(sampler, Path(place), staleness=1)
+    with tempfile.TemporaryDirectory() as directory:
+        rollout = continuous(sampler, Path(directory), staleness=1)
         rollout.train_round(0, 0)
         rollout.interrupt()
         sampler.version, until = 1, threading.Event()
@@ -306,10 +306,10 @@ def test_new_weights_are_generated_with_before_the_next_batch_is_taken() -> None
 def test_what_is_complete_first_is_taken_first_until_the_others_are_due() -> None:
     admission = StalenessBound(prompts=2, group_size=1, staleness=2, last=9, over_sampling=1.0)
     assert [admission.begun(version) for version in (0, 1, 7, 8, 9)] == [4, 6, 18, 20, 20]
-    begun = OpenBatch(0, [_row(place) for place in range(4)], 0)
-    later = OpenBatch(1, [_row(place) for place in range(2)], 0)
-    for place in (2, 3):
-        begun.finish(place)
+    begun = OpenBatch(0, [_row(index) for index in range(4)], 0)
+    later = OpenBatch(1, [_row(index) for index in range(2)], 0)
+    for index in (2, 3):
+        begun.finish(index)
     assert admission.next_batch(0, [begun]) == [(begun, 2), (begun, 3)]
     begun.taken += [2, 3]
     later.finish(0)
@@ -317,12 +317,12 @@ def test_what_is_complete_first_is_taken_first_until_the_others_are_due() -> Non
     assert admission.next_batch(1, [begun, later]) == [(later, 0), (later, 1)]
     later.taken += [0, 1]
     # Of iteration 0, they may not wait any longer.
-    last = OpenBatch(2, [_row(place) for place in range(2)], 0, finished=[0, 1])
+    last = OpenBatch(2, [_row(index) for index in range(2)], 0, finished=[0, 1])
     assert admission.next_batch(2, [begun, last]) is None
     begun.finish(0)
     begun.finish(1)
     assert admission.next_batch(2, [begun, last]) == [(begun, 0), (begun, 1)]
 
 
-def _row(place: int) -> Row:
-    return Row(place, 0, place, "", "", "", ())
+def _row(index: int) -> Row:
+    return Row(index, 0, index, "", "", "", ())

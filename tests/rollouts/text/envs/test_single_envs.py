@@ -17,8 +17,8 @@ def worker(name: str, max_turns: int = 4, **kwargs: object) -> TextEnvWorker:
     return TextEnvWorker(f"{MODULE}:{name}", {"train": kwargs, "eval": kwargs}, max_turns=max_turns, num_tasks=50)
 
 
-def answered(env: TextEnvWorker, *said: str | None) -> list[Feedback]:
-    return graded(env.answers(), *[Response(i, text, False) for i, text in enumerate(said) if text is not None])
+def answered(env: TextEnvWorker, *texts: str | None) -> list[Feedback]:
+    return graded(env.answers(), *[Response(i, text, False) for i, text in enumerate(texts) if text is not None])
 
 
 @pytest.mark.parametrize("name", ["Countdown", "Countdown-v0"])
@@ -34,7 +34,7 @@ def test_each_conversation_has_a_state_of_its_own(name: str) -> None:
     assert [(row.observation, row.reward, row.ended) for row in first] == [("right", 1.0, False), ("wrong", 0.0, False)]
     second = answered(env, "0", "0", "3")
     assert [(row.reward, row.ended) for row in second] == [(1.0, True), (1.0, True), (0.0, True)]
-    # The return of the whole conversation decides, where the info says nothing of success.
+    # The return of the whole conversation decides, where the info reports no success.
     assert [row.facts["verdict"] for row in second] == ["correct", "correct", "wrong"]
     assert [row.facts["reward/right"] for row in second] == [1.0, 1.0, 0.0]
 

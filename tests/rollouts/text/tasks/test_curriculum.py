@@ -40,10 +40,10 @@ def draws(options: CurriculumConfig, tasks: int = 40, pool: TaskPool | None = No
 
 def answered(correct: int) -> list[Row]:
     """Four rows, of which some are correct."""
-    verdicts = ["correct" if place < correct else "wrong" for place in range(4)]
+    verdicts = ["correct" if index < correct else "wrong" for index in range(4)]
     return [
-        Row(place, 0, place, "", "", "", (), facts={"verdict": verdict}, finish_reason="stop")
-        for place, verdict in enumerate(verdicts)
+        Row(index, 0, index, "", "", "", (), facts={"verdict": verdict}, finish_reason="stop")
+        for index, verdict in enumerate(verdicts)
     ]
 
 
@@ -62,7 +62,7 @@ def test_the_share_grows_with_the_steps_and_then_everything_is_drawn() -> None:
     assert len(seen) > 35
 
 
-def test_a_batch_answered_well_opens_harder_tasks_and_a_checkpoint_knows_it() -> None:
+def test_a_batch_answered_well_opens_harder_tasks_and_a_checkpoint_keeps_it() -> None:
     made = draws(GATED)
     assert made.curriculum is not None
     assert max(made.draw(0, 8, everything)[0]) < 10
@@ -98,7 +98,7 @@ def test_tasks_are_easy_among_those_of_their_own_environment() -> None:
 
 
 def test_a_warm_start_may_begin_with_easy_demonstrations() -> None:
-    asked: list[list[int]] = []
+    demonstrated: list[list[int]] = []
 
     def picked(options: CurriculumConfig) -> list[list[int]]:
         member = TextMixtureEnv("", None, 40)  # type: ignore[arg-type]  # nothing is rendered
@@ -107,19 +107,19 @@ def test_a_warm_start_may_begin_with_easy_demonstrations() -> None:
         shown = TextDemonstrations(None, [member], sft, seed=0, curriculum=curriculum)  # type: ignore[arg-type]
         return [shown._picked(step) for step in range(10)]
 
-    asked = picked(replace(TIMED, warm_start=0.5))
-    assert max(asked[0]) < 10
-    assert max(task for step in asked[5:] for task in step) > 35
-    assert picked(TIMED)[6:] == asked[6:]  # the same stream, once all are open
+    demonstrated = picked(replace(TIMED, warm_start=0.5))
+    assert max(demonstrated[0]) < 10
+    assert max(task for step in demonstrated[5:] for task in step) > 35
+    assert picked(TIMED)[6:] == demonstrated[6:]  # the same stream, once all are open
 
 
 class Silent:
-    """A text environment that does not say how hard its tasks are."""
+    """A text environment without `difficulties`."""
 
     num_tasks, max_turns, steps_in_part = 4, 1, True
 
 
-def test_environments_say_how_hard_their_tasks_are_or_are_named() -> None:
+def test_environments_without_difficulties_are_named() -> None:
     sums = {"task": "chain_sum", "size": 10, "params": {"min_terms": 2, "max_terms": 4}}
     worker = TextEnvWorker("rlinf_envs:rlinf/ReasoningGym-v0", {"train": sums})
     terms = worker.difficulties("train", range(6), "num_terms")
@@ -127,9 +127,9 @@ def test_environments_say_how_hard_their_tasks_are_or_are_named() -> None:
     env = worker._env("train")
     mixed = MixedTextEnv({"sums": env, "silent": Silent()})
     assert mixed.difficulties([0, 2, 4], "num_terms") == terms[:3]
-    with pytest.raises(TextEnvError, match=r"silent of env.tasks does not say"):
+    with pytest.raises(TextEnvError, match=r"silent of env.tasks does not report"):
         mixed.difficulties([1], "num_terms")
     worker._envs["train"] = Silent()
-    with pytest.raises(TextEnvError, match=r"ReasoningGym-v0 does not say how hard"):
+    with pytest.raises(TextEnvError, match=r"ReasoningGym-v0 does not report how hard"):
         worker.difficulties("train", [0], "num_terms")
     env.close()

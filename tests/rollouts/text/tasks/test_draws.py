@@ -29,7 +29,7 @@ def row(task: int, sample: int, verdict: str) -> Row:
 @pytest.mark.parametrize("weights", [[2, 1, 1], [1, 1], [0.5, 0.3, 0.2], [7, 2, 1], [0.9, 0.1], [3, 0, 1]])
 def test_any_hundred_groups_have_the_shares(weights: list[float]) -> None:
     shares = MixtureSchedule(weights)
-    members = [shares.member(place) for place in range(1000)]
+    members = [shares.member(group) for group in range(1000)]
     for start in range(900):
         counts = Counter(members[start : start + 100])
         for number, weight in enumerate(weights):
@@ -41,9 +41,9 @@ def test_after_any_number_of_groups_a_share_is_less_than_one_off() -> None:
     for _ in range(30):
         weights = generator.integers(1, 50, size=int(generator.integers(2, 7))).tolist()
         shares = MixtureSchedule(weights)
-        for place in range(1, 400):
+        for group in range(1, 400):
             for number, weight in enumerate(weights):
-                assert abs(shares.before(number, place) - place * weight / sum(weights)) < 1
+                assert abs(shares.before(number, group) - group * weight / sum(weights)) < 1
 
 
 def test_one_environment_is_visited_in_its_order() -> None:
@@ -85,7 +85,7 @@ def test_solved_tasks_rest_until_nothing_else_is_left() -> None:
     assert sorted(draws.draw(8, 4, everything)[0]) == [0, 1, 2, 3]
 
 
-def test_a_task_rests_for_as_many_visits_as_asked() -> None:
+def test_a_task_rests_for_as_many_visits_as_set() -> None:
     pool = TaskPool(PoolConfig(unsolved=0.0, rest=2))
     draws = TaskDraws({"": 2}, [1.0], seed=0, shuffle=False, max_prompt_length=64, pool=pool)
     pool.note([row(0, 0, "wrong"), row(1, 0, "correct")])

@@ -100,7 +100,7 @@ def test_further_end_tokens_of_a_checkpoint_close_a_turn_too() -> None:
     assert continuation(MARKED, "<return>", "<return>").startswith("\n<start>user")
 
 
-def test_the_system_prompt_is_not_said_again() -> None:
+def test_the_system_prompt_is_not_repeated() -> None:
     words = tokenizer(INSTRUCTIONS)
     renderer = PromptRenderer(words, system_prompt="Be brief.")
     assert words.decode(renderer.prompt("1 + 1?")) == "<bos>[INST] Be brief.\n\n1 + 1?[/INST]"
@@ -121,7 +121,7 @@ BOX = {"\\boxed": "Box the answer.", "<calc>": "Use <calc>."}
         (None, "always", "1 + 1?", "1 + 1?\nBox the answer. Use <calc>."),
     ],
 )
-def test_a_prompt_asks_for_what_it_does_not_show(
+def test_a_prompt_requests_what_it_does_not_show(
     template: str | None, instruction: str, question: str, shown: str
 ) -> None:
     renderer = PromptRenderer(tokenizer(template), instruction=instruction, instructions=BOX)
@@ -130,7 +130,7 @@ def test_a_prompt_asks_for_what_it_does_not_show(
     has_success = PromptRenderer(
         tokenizer(template), instruction=instruction, instructions=BOX, system_prompt="\\boxed!"
     )
-    assert "Box the answer" not in has_success.opening("1 + 1?"), "the system prompt asks for it"
+    assert "Box the answer" not in has_success.opening("1 + 1?"), "the system prompt requests it"
 
 
 def test_templates_get_further_variables() -> None:
@@ -145,8 +145,8 @@ def test_a_conversation_in_tokens_is_the_template_of_all_its_messages() -> None:
     words = tokenizer(ALTERNATING)
     renderer = PromptRenderer(words)
     row = Row(0, 0, 0, "sums", "2", "1 + 1?", renderer.prompt("1 + 1?"))
-    said = (*words.encode("3", add_special_tokens=False), words.convert_tokens_to_ids("<end>"))
-    row.append_response(Completion(0, 0, said, (0.0,) * len(said), "stop", (0,) * len(said)), renderer)
+    response = (*words.encode("3", add_special_tokens=False), words.convert_tokens_to_ids("<end>"))
+    row.append_response(Completion(0, 0, response, (0.0,) * len(response), "stop", (0,) * len(response)), renderer)
     row.read(Feedback(0, "Wrong.", 0.0, False), renderer)
     messages = [("user", "1 + 1?"), ("assistant", "3"), ("user", "Wrong.")]
     whole = words.apply_chat_template(
@@ -169,7 +169,7 @@ def test_a_template_of_one_turn_is_refused_with_the_reason(template: str, reason
         renderer.require_turns()
 
 
-def test_a_template_without_system_messages_says_so() -> None:
+def test_a_template_without_system_messages_is_named() -> None:
     renderer = PromptRenderer(tokenizer(ALTERNATING), system_prompt="Be brief.")
     with pytest.raises(ChatTemplateError, match=r"messages system, user \(.*alternate.* data.system_prompt: null"):
         renderer.prompt("1 + 1?")
@@ -213,7 +213,7 @@ def test_an_empty_template_is_none() -> None:
     assert PromptRenderer(tokenizer("")).opening("1 + 1?") == "1 + 1?"
 
 
-def test_plain_text_keeps_its_lines_apart() -> None:
+def test_plain_text_keeps_its_lines_separate() -> None:
     words = tokenizer(None)
     assert words.decode(PromptRenderer(words).continuation("Wrong.")) == "\nWrong.\n"
     with pytest.raises(ChatTemplateError, match="the tokenizer has no chat template"):

@@ -20,7 +20,7 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "note": {"type": "string"}}},
     },
 }
-# A family that rlinf does not know: <<call add a=3 note=x>>.
+# A family unknown to rlinf: <<call add a=3 note=x>>.
 UNKNOWN = (
     "{% if tools %}{% for tool in tools %}{{ tool.function.name }}\n{% endfor %}{% endif %}"
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
@@ -51,7 +51,7 @@ def tokenizer(template: str = UNKNOWN, response_template: dict[str, Any] | None 
 
 
 def read(renderer: PromptRenderer, response: str) -> str:
-    return renderer.said(renderer.encode(response))
+    return renderer.env_text(renderer.encode(response))
 
 
 def test_a_family_that_is_not_known_is_read_by_its_response_template() -> None:
@@ -111,4 +111,4 @@ def test_response_templates_of_model_families_read_what_our_forms_read(name: str
     made = add_response_schema(copy.deepcopy(of_family(name)))
     renderer = PromptRenderer(made, tools=[SCHEMA])
     assert renderer.tool_form.name == "of the response template"
-    assert read(renderer, held["said"]) == held["read"]
+    assert read(renderer, held["response"]) == held["read"]

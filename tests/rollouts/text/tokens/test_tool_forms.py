@@ -1,6 +1,6 @@
 """Calls and answers of tools in the chat templates of several model families, held by golden files.
 
-A round trip: the call that the template writes is what the policy says; with the answer that the rollout adds, the row
+A round trip: the call that the template writes is the policy's response; with the answer that the rollout adds, the row
 is the conversation as the template renders it at once, token by token.
 """
 
@@ -105,34 +105,34 @@ def test_a_call_and_its_answer_are_what_the_template_writes(name: str) -> None:
     question = {"role": "user", "content": "How much?"}
     opening, called = renderer.opening("How much?"), rendered(question, CALL)
     assert called.startswith(opening)
-    said = renderer.encode(called[len(opening) :])
+    response = renderer.encode(called[len(opening) :])
     # Not every template closes a call with a mark (GLM's does not).
-    marks = [place for place, token in enumerate(said) if token in renderer.marks]
-    said = said[: marks[-1] + 1] if marks else said
-    added = renderer.continuation("seven", "tool", after=said[-1], said=renderer.said(said))
+    marks = [index for index, token in enumerate(response) if token in renderer.marks]
+    response = response[: marks[-1] + 1] if marks else response
+    added = renderer.continuation("seven", "tool", after=response[-1], response=renderer.env_text(response))
     whole = rendered(question, CALL, ANSWER, prompt=True)
-    # Some templates write the answer as JSON holds it: what a tool says is a text there too.
-    assert tokens.decode([*renderer.encode(opening), *said, *added]) == whole
-    assert json.loads(renderer.said(said).removeprefix("<tool_call>").removesuffix("</tool_call>")) == {
+    # Some templates write the answer as JSON holds it: a tool's answer is a text there too.
+    assert tokens.decode([*renderer.encode(opening), *response, *added]) == whole
+    assert json.loads(renderer.env_text(response).removeprefix("<tool_call>").removesuffix("</tool_call>")) == {
         "name": "add",
         "arguments": ARGUMENTS,
     }
     held = {
         "opening": opening,
-        "said": tokens.decode(said),
-        "read": renderer.said(said),
+        "response": tokens.decode(response),
+        "read": renderer.env_text(response),
         "added": tokens.decode(list(added)),
     }
     assert held == json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", ["gemma", "cohere", "phi3", "llama3"])
-def test_templates_without_tools_hear_of_them_in_words(name: str) -> None:
+def test_prompts_of_templates_without_tools_describe_them_in_words(name: str) -> None:
     renderer = PromptRenderer(tokenizer(name), tools=[SCHEMA], instruction="auto")
     assert "- add: Adds two numbers. Arguments:" in renderer.opening("How much?")
     assert renderer.role("environment", "tool") == "user"
     assert renderer.continuation("seven", "tool") == renderer.continuation("seven", "user")
-    assert renderer.said(renderer.encode("plain")) == "plain"
+    assert renderer.env_text(renderer.encode("plain")) == "plain"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -140,29 +140,29 @@ def test_a_client_of_the_endpoint_that_has_tools_writes_the_same_conversation(na
     """It sends messages and gets calls with ids; the tokens are those of the template, the sampled ones kept."""
     tokens = tokenizer(name)
     renderer, golden = PromptRenderer(tokens), json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
-    episode, asked = AgentEpisode((0,), sample=0, place=0, group=0), [{"role": "user", "content": "How much?"}]
-    names = names_of(asked, [SCHEMA])
-    context = context_of(episode, asked, names, [SCHEMA], renderer)
+    episode, question = AgentEpisode((0,), sample=0, row_index=0, group=0), [{"role": "user", "content": "How much?"}]
+    names = names_of(question, [SCHEMA])
+    context = context_of(episode, question, names, [SCHEMA], renderer)
     assert tokens.decode(context) == golden["opening"]
-    said = renderer.encode(golden["said"])
-    answer = answer_of(renderer.answered(said, tools=[SCHEMA]), with_tools=True, name="x")
+    response = renderer.encode(golden["response"])
+    answer = answer_of(renderer.answered(response, tools=[SCHEMA]), with_tools=True, name="x")
     assert answer["tool_calls"] == [
         {"id": "call-x-0", "type": "function", "function": {"name": "add", "arguments": json.dumps(ARGUMENTS)}}
     ]
-    remember(episode, names, answer, (*context, *said))
+    remember(episode, names, answer, (*context, *response))
     answered = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
-    whole = [*asked, answer, answered]
+    whole = [*question, answer, answered]
     further = context_of(episode, whole, names_of(whole, [SCHEMA]), [SCHEMA], renderer)
-    assert further[: len(context) + len(said)] == (*context, *said)
-    assert tokens.decode(further[len(context) + len(said) :]) == golden["added"]
+    assert further[: len(context) + len(response)] == (*context, *response)
+    assert tokens.decode(further[len(context) + len(response) :]) == golden["added"]
 
 
-def test_a_client_of_the_endpoint_has_its_tools_described_in_words_where_the_template_has_no_place_for_them() -> None:
+def test_a_client_of_the_endpoint_has_its_tools_described_in_words_where_the_template_does_not_describe_them() -> None:
     renderer = PromptRenderer(tokenizer("phi3"), instruction="auto")
-    asked = [{"role": "user", "content": "How much?"}]
+    question = [{"role": "user", "content": "How much?"}]
     answered = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
     text = renderer.tokenizer.decode(
-        renderer.conversation([*asked, {"role": "assistant", "content": "?"}, answered], tools=[SCHEMA])
+        renderer.conversation([*question, {"role": "assistant", "content": "?"}, answered], tools=[SCHEMA])
     )
     assert text.count("- add: Adds two numbers. Arguments:") == 1
     assert text.index("How much?") < text.index("- add:") < text.index("seven")

@@ -14,7 +14,7 @@ Leaves = dict[str, Tensor]
 """By their names in `ObservationInputs.named`: [n, ...], the n decisions of a batch in its order."""
 
 _IMAGE_BYTES = 1024
-"""Bytes of a decision from which they travel apart. Smaller ones cost less than what their places would."""
+"""Bytes of a decision from which they stay with the worker. Smaller ones cost less than references to them."""
 
 
 def keep_images_local(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
