@@ -95,17 +95,17 @@ def exactly(values: Any, dtype: np.dtype, name: str) -> np.ndarray:
     Traceback (most recent call last):
     rlinf.data.spaces.SpaceError: pixels: 0.9 is no uint8
     """
-    given = np.asarray(values)
+    array = np.asarray(values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise SpaceError(f"{name}: some entries are masked, and have no value")
-    if not np.can_cast(given.dtype, dtype, "safe" if dtype.kind in "biu" else "same_kind"):
-        if given.dtype.kind not in "biuf":
-            raise SpaceError(f"{name} has values of type {given.dtype}, and {dtype} is wanted")
+    if not np.can_cast(array.dtype, dtype, "safe" if dtype.kind in "biu" else "same_kind"):
+        if array.dtype.kind not in "biuf":
+            raise SpaceError(f"{name} has values of type {array.dtype}, and {dtype} is wanted")
         with np.errstate(invalid="ignore"):  # of NaN
-            changed = given != given.astype(dtype)
+            changed = array != array.astype(dtype)
         if changed.any():
-            raise SpaceError(f"{name}: {given[changed][0]} is no {dtype}")
-    return given.astype(dtype, copy=False)
+            raise SpaceError(f"{name}: {array[changed][0]} is no {dtype}")
+    return array.astype(dtype, copy=False)
 
 
 def category_sizes(space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> tuple[np.ndarray, np.ndarray]:

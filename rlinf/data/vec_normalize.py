@@ -58,15 +58,15 @@ def read_statistics(path: str | Path) -> NormalizationStatistics:
         ) from error
 
 
-def _moments(given: Any) -> Moments:
-    mean, variance = (np.asarray(vars(given)[name], dtype=np.float64) for name in ("mean", "var"))
-    return Moments(mean, variance, float(vars(given)["count"]))
+def _moments(statistics: Any) -> Moments:
+    mean, variance = (np.asarray(vars(statistics)[name], dtype=np.float64) for name in ("mean", "var"))
+    return Moments(mean, variance, float(vars(statistics)["count"]))
 
 
 class _Held:
     """An object of the file: its attributes, and no behaviour."""
 
-    def __init__(self, *given: object, **named: object) -> None:
+    def __init__(self, *arguments: object, **named: object) -> None:
         """Take what the file calls the class with."""
 
     def __setstate__(self, state: object) -> None:

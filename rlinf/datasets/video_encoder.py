@@ -17,7 +17,7 @@ NEARLY_LOSSLESS = {"preset": "veryfast", "crf": "12", "g": "2", "bf": "0"}
 
 
 class NoFrameError(ValueError):
-    """A film without a picture at a time; ``key`` is that of the picture that was wanted."""
+    """A film without a picture at a time; ``key`` is that of the requested picture."""
 
     def __init__(self, message: str, key: int) -> None:
         super().__init__(message)
@@ -75,16 +75,16 @@ class FilmEncoder:
 
 
 def frames_at(
-    path: Path, wanted: Sequence[tuple[float, int]], *, tolerance_s: float
+    path: Path, requests: Sequence[tuple[float, int]], *, tolerance_s: float
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """(key, frame [H, W, 3] uint8) for the (time in seconds, key) in ``wanted``, in the order of time.
+    """(key, frame [H, W, 3] uint8) for the (time in seconds, key) in ``requests``, in the order of time.
 
     The film is read once. Raises NoFrameError if no frame lies within ``tolerance_s`` of a time, OSError for a
     file that is missing or damaged, ValueError for one without pictures.
     """
     import av
 
-    left = sorted(wanted)
+    left = sorted(requests)
     index = 0
     with av.open(str(path)) as container:
         if not container.streams.video:

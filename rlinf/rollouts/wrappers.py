@@ -114,8 +114,8 @@ class ActionMask(gymnasium.Wrapper):
 
     def _masked(self, observation: Any, info: dict[str, Any], *, over: bool) -> dict[str, Any]:
         parts = dict(observation) if self._is_dict else {"observation": observation}
-        given = parts.pop(self.source) if self._is_part else self._given(info)
-        rows = given if isinstance(given, list | tuple) else [given]
+        mask = parts.pop(self.source) if self._is_part else self._given(info)
+        rows = mask if isinstance(mask, list | tuple) else [mask]
         legal = np.concatenate([np.atleast_1d(row) for row in rows]).astype(bool).astype(np.int8)
         if legal.shape != (self._count,):
             raise ValueError(

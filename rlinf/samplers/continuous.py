@@ -124,8 +124,8 @@ class SlotRows:
         used = {live.slot for live in self._rows}
         free = (slot for slot in itertools.count() if slot not in used)
         for row, slot in zip(rows, free, strict=False):
-            given = replace(row.request.params, max_new_tokens=0)
-            params = self._params.setdefault(given, given)
+            sampling = replace(row.request.params, max_new_tokens=0)
+            params = self._params.setdefault(sampling, sampling)
             key = stream_key(self._seed, row.request.key, row.sample_index)
             live = _Live(row, slot, key, params, self._stop_ids(params), list(row.context))
             if params.repetition_penalty != 1.0:

@@ -105,15 +105,15 @@ def _fitted(
     frame).
     """
     shape = tuple(space.shape or ())
-    given = values.shape[1:]
-    if given != shape and len(shape) == len(given) == 3 and (given[2], *given[:2]) == shape:
+    recorded = values.shape[1:]
+    if recorded != shape and len(shape) == len(recorded) == 3 and (recorded[2], *recorded[:2]) == shape:
         values = np.moveaxis(values, -1, 1)  # channels first
-    elif given != shape and int(np.prod(given)) == int(np.prod(shape)) == 1:
+    elif recorded != shape and int(np.prod(recorded)) == int(np.prod(shape)) == 1:
         values = values.reshape(len(values), *shape)
     if values.shape[1:] != shape:
         size = " The environment's pictures can be made this large (env.kwargs)." if len(shape) == 3 else ""
         raise DatasetError(
-            f"{dataset.path}: {name} is {list(given)} a frame, and the environment's {leaf} is {list(shape)}.{size}"
+            f"{dataset.path}: {name} is {list(recorded)} a frame, and the environment's {leaf} is {list(shape)}.{size}"
         )
     dtype = np.dtype(space.dtype)
     if not np.can_cast(values.dtype, dtype, casting="same_kind"):

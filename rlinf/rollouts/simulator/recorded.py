@@ -106,7 +106,7 @@ class Recorded:
 
 def record(
     root: Path,
-    wanted: Recording,
+    recording: Recording,
     make_expert: Callable[[gymnasium.Env], MakeExpert],
     report_progress: Callable[[int, int], None] = lambda done, tried: None,
 ) -> Recorded:
@@ -114,36 +114,36 @@ def record(
     played) after each.
 
     Episodes start as the demonstrations of a warm start do: from the run's seed and their number. Failed ones are
-    left out unless they are wanted. Raises NoDemonstrationsError if too few succeed.
+    left out without ``keep_failures``. Raises NoDemonstrationsError if too few succeed.
     """
-    env, mixture = make_env_anywhere(wanted.env), Mixture.of(wanted.env)
+    env, mixture = make_env_anywhere(recording.env), Mixture.of(recording.env)
     recorded = frames = solved = tried = 0
     try:
-        fps = float(wanted.fps or (env.metadata or {}).get("render_fps") or 10)
-        with LeRobotWriter(root, fps=fps, videos=wanted.videos, robot_type=wanted.env.id) as writer:
+        fps = float(recording.fps or (env.metadata or {}).get("render_fps") or 10)
+        with LeRobotWriter(root, fps=fps, videos=recording.videos, robot_type=recording.env.id) as writer:
             chosen = make_expert(env)
-            while recorded < wanted.episodes:
-                if tried >= _TRIES * wanted.episodes + _TRIES:
+            while recorded < recording.episodes:
+                if tried >= _TRIES * recording.episodes + _TRIES:
                     raise NoDemonstrationsError(
-                        f"{solved} of {tried} episodes succeeded (info[{wanted.env.success_key!r}]): too few for "
-                        f"{wanted.episodes}. --keep-failures records all"
+                        f"{solved} of {tried} episodes succeeded (info[{recording.env.success_key!r}]): too few for "
+                        f"{recording.episodes}. --keep-failures records all"
                     )
                 played = expert_steps(
                     env,
                     chosen,
-                    wanted.env,
-                    start_seed=mixture.nth(stream_seed(wanted.seed, "demonstration", tried), tried),
-                    perturbation=wanted.perturbation,
-                    generator=numpy_generator(wanted.seed, "demonstration", tried),
-                    to_the_end=wanted.to_the_end,
+                    recording.env,
+                    start_seed=mixture.nth(stream_seed(recording.seed, "demonstration", tried), tried),
+                    perturbation=recording.perturbation,
+                    generator=numpy_generator(recording.seed, "demonstration", tried),
+                    to_the_end=recording.to_the_end,
                 )
                 steps = [step for step in played if isinstance(step, ExpertStep)]  # all of them: no policy decides
                 tried += 1
                 # A whole episode may have succeeded on its way; one that was stopped there, at its last step.
-                success = any(step.success for step in (steps if wanted.to_the_end else steps[-1:]))
+                success = any(step.success for step in (steps if recording.to_the_end else steps[-1:]))
                 solved += success
-                if success or wanted.keep_failures:
-                    writer.add(_episode(steps, env, wanted))
+                if success or recording.keep_failures:
+                    writer.add(_episode(steps, env, recording))
                     recorded, frames = recorded + 1, frames + len(steps)
                 report_progress(recorded, tried)
     finally:
@@ -151,12 +151,12 @@ def record(
     return Recorded(recorded, frames, solved, tried)
 
 
-def _episode(steps: Sequence[ExpertStep], env: gymnasium.Env, wanted: Recording) -> RecordedEpisode:
+def _episode(steps: Sequence[ExpertStep], env: gymnasium.Env, recording: Recording) -> RecordedEpisode:
     """Build the columns of an episode."""
     leaves = empty_leaves(env.observation_space, (len(steps),))
     for row, step in enumerate(steps):
         write_observation(leaves, row, step.observation)
-    instruction, columns = wanted.task, {}
+    instruction, columns = recording.task, {}
     for leaf, space in observation_leaves(env.observation_space).items():
         name = column_of(leaf, space)
         if name is None:
@@ -177,9 +177,9 @@ def _episode(steps: Sequence[ExpertStep], env: gymnasium.Env, wanted: Recording)
         TERMINATED: np.array([step.terminated for step in steps]),
         SUCCESS: np.array([step.success for step in steps]),
     }
-    if wanted.perturbation:
+    if recording.perturbation:
         columns[DEMONSTRATED] = np.array([step.demonstrated for step in steps])
-    return RecordedEpisode(columns, wanted.env.id if instruction is None else instruction)
+    return RecordedEpisode(columns, recording.env.id if instruction is None else instruction)
 
 
 def policy_as_expert(policy: Any, *, deterministic: bool, generator: np.random.Generator) -> MakeExpert:

@@ -26,13 +26,13 @@ class Demonstration:
     """The reference answer, if the environment gives one."""
 
     @classmethod
-    def of(cls, given: Any) -> Demonstration:
+    def of(cls, value: Any) -> Demonstration:
         """Read what an environment gives: this, or (prompt, response), or a prompt with a list of turns.
 
         The list is (prompt, [response, observation, response, ...]) of a conversation that ends with a response."""
-        if isinstance(given, cls):
-            return given
-        prompt, responses = given
+        if isinstance(value, cls):
+            return value
+        prompt, responses = value
         if isinstance(responses, list):
             return cls(
                 observed(prompt), tuple(responses[::2]), tuple(Observation(observed(one)) for one in responses[1::2])

@@ -51,7 +51,7 @@ _ABOUT_WRAPPERS = "is different from the unwrapped version"
 
 
 def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s: float = 0.0) -> list[Remark]:
-    """Everything that is found; closes ``env``.
+    """All remarks of the checks; closes ``env``.
 
     Args:
         success_key: where its info is read (`env.success_key`).
@@ -156,16 +156,16 @@ def _as_arrays(value: Any) -> Any:
 
 
 def _random_trajectory(
-    env: gymnasium.Env, trajectory: list[Any], found: list[Remark], infos: set[str], success_key: str
+    env: gymnasium.Env, trajectory: list[Any], remarks: list[Remark], infos: set[str], success_key: str
 ) -> None:
     """Record (observation, reward, terminated, truncated) of every step, and remarks; stop at the first of these."""
     for seed in _SEEDS:
         with _naming(f"reset({seed=})"):
             observation, _ = env.reset(seed=seed)
         trajectory.append((copied(observation), 0.0, False, False))
-        _check_observation(env, observation, f"reset({seed=})", found)
+        _check_observation(env, observation, f"reset({seed=})", remarks)
         for step in range(1, _STEPS + 1):
-            if found:
+            if remarks:
                 return
             when = f"step {step} after reset({seed=})"
             with _naming(when):
@@ -178,11 +178,11 @@ def _random_trajectory(
             except EnvContractError:
                 earned = None
             trajectory.append((copied(observation), earned, *ends))
-            _check_observation(env, observation, when, found)
+            _check_observation(env, observation, when, remarks)
             if earned is None:
-                found.append(Remark(f"the reward of {when} is {kind_of(reward)}, and must be a number", True))
+                remarks.append(Remark(f"the reward of {when} is {kind_of(reward)}, and must be a number", True))
             elif not np.isfinite(earned):
-                found.append(Remark(f"the reward of {when} is {earned}: {_NOT_FINITE}", True))
+                remarks.append(Remark(f"the reward of {when} is {earned}: {_NOT_FINITE}", True))
             if any(ends):
                 break
 
@@ -220,10 +220,10 @@ def _naming(call: str) -> Iterator[None]:
         raise _RaisedError(f"{call} with random actions raised {account_of(error)}") from error
 
 
-def _check_observation(env: gymnasium.Env, observation: Any, when: str, found: list[Remark]) -> None:
+def _check_observation(env: gymnasium.Env, observation: Any, when: str, remarks: list[Remark]) -> None:
     if observation not in env.observation_space:
         where = outside(env.observation_space, observation)
-        found.append(Remark(f"the observation of {when} is not within the observation space: {where}", True))
+        remarks.append(Remark(f"the observation of {when} is not within the observation space: {where}", True))
 
 
 def outside(space: spaces.Space, value: Any, name: str = "observation") -> str:

@@ -324,8 +324,8 @@ def _own(env_id: str) -> Any:
     return getattr(importlib.import_module(module), name, None)
 
 
-def _is_single(found: object) -> bool:
-    return isinstance(found, type) and issubclass(found, gymnasium.Env)
+def _is_single(entry: object) -> bool:
+    return isinstance(entry, type) and issubclass(entry, gymnasium.Env)
 
 
 class SingleOfBatch(gymnasium.Env):

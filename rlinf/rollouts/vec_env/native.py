@@ -121,8 +121,8 @@ class NativeVecEnv:
         self._newest = observations
         leaves = host_leaves(observations)
         require_entries(leaves, self._dtypes)
-        for name, given in leaves.items():
-            leaf = exactly(given, self._dtypes[name], f"env.id {self._options.id!r}: {name}")
+        for name, values in leaves.items():
+            leaf = exactly(values, self._dtypes[name], f"env.id {self._options.id!r}: {name}")
             if mask is None:
                 self.observations[name] = leaf
             else:

@@ -1,4 +1,4 @@
-"""Folders after deletions and merges: rows are ordered by episode and frame, rows are found by their numbers."""
+"""Folders after deletions and merges: rows are ordered by episode and frame, and found by their numbers."""
 
 from __future__ import annotations
 

@@ -142,10 +142,10 @@ def test_sampler_and_learner_agree_in_every_turn() -> None:
     batch, metrics = rollout(sampler, Echo(turns=3), turns=3, max_new_tokens=120).collect(0)
     policy = CausalLMPolicy(model, sampling=SamplingParams(max_new_tokens=120))
     with torch.no_grad():
-        has_success = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs
+        logprobs = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs
     spoken = batch.mask.sum(1)
     assert bool((batch.inputs.response_lengths > spoken).any()), "some response must have been answered"
-    assert float(torch.where(batch.mask, has_success - batch.rollout_logprobs, 0.0).abs().max()) < 1e-4
+    assert float(torch.where(batch.mask, logprobs - batch.rollout_logprobs, 0.0).abs().max()) < 1e-4
     assert float(batch.rollout_logprobs[~batch.mask].abs().max()) == 0.0
     assert batch.rewards.shape == batch.mask.shape
     assert not bool((batch.rewards != 0)[~batch.mask].any())
@@ -168,11 +168,11 @@ def tool_loop(path: str, max_turns: int) -> TextEnvWorker:
 def test_a_calculator_is_called_and_answers(sums: str) -> None:
     script = Script(["<calc>3 + 4</calc>", "\\boxed{7}"])
     batch, metrics = rollout(script, tool_loop(sums, 3), turns=3, tasks=1, batch_size=1).collect(0)
-    first, has_success, last = len(script.lines[0]) + 1, len("\n<result>7</result>\n"), len(script.lines[1]) + 1
-    assert batch.mask[0].tolist() == [True] * first + [False] * has_success + [True] * last
-    assert batch.rewards[0].nonzero().tolist() == [[first + has_success + last - 1]]
+    first, observed, last = len(script.lines[0]) + 1, len("\n<result>7</result>\n"), len(script.lines[1]) + 1
+    assert batch.mask[0].tolist() == [True] * first + [False] * observed + [True] * last
+    assert batch.rewards[0].nonzero().tolist() == [[first + observed + last - 1]]
     assert batch.terminated is not None
-    assert batch.terminated[0].nonzero().tolist() == [[first + has_success + last - 1]]
+    assert batch.terminated[0].nonzero().tolist() == [[first + observed + last - 1]]
     assert batch.metadata["verdict"] == ["correct"] * 2
     assert metrics["rollout/accuracy"] == 1.0
 

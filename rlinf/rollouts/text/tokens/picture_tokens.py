@@ -40,8 +40,8 @@ def rendered_with_pictures(
         ValueError: the template leaves pictures out.
     """
 
-    def write(given: Sequence[Mapping[str, Any]]) -> str:
-        return rendered(tokenizer, given, prompt=prompt, variables=variables, tools=tools)
+    def write(messages: Sequence[Mapping[str, Any]]) -> str:
+        return rendered(tokenizer, messages, prompt=prompt, variables=variables, tools=tools)
 
     if reader is None:
         return _words_or_parts(write, messages)

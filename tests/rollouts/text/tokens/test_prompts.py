@@ -127,10 +127,8 @@ def test_a_prompt_requests_what_it_does_not_show(
     renderer = PromptRenderer(tokenizer(template), instruction=instruction, instructions=BOX)
     opening = renderer.opening(question)
     assert opening == (f"<start>user\n{shown}<end>\n<start>assistant\n" if template else shown)
-    has_success = PromptRenderer(
-        tokenizer(template), instruction=instruction, instructions=BOX, system_prompt="\\boxed!"
-    )
-    assert "Box the answer" not in has_success.opening("1 + 1?"), "the system prompt requests it"
+    prompted = PromptRenderer(tokenizer(template), instruction=instruction, instructions=BOX, system_prompt="\\boxed!")
+    assert "Box the answer" not in prompted.opening("1 + 1?"), "the system prompt requests it"
 
 
 def test_templates_get_further_variables() -> None:
