@@ -36,7 +36,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a file LIBERO reads stdin; with one it takes the settings of the user who runs the tests."""
+    """LIBERO would request one on stdin; the user who runs the tests may have one."""
     monkeypatch.setenv("LIBERO_CONFIG_PATH", str(tmp_path / "no_config"))
 
 
