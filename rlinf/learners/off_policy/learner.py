@@ -163,9 +163,9 @@ class OffPolicyLearner:
         for first in range(0, due, self._together):
             for sampled, noise in self._samples(min(self._together, due - first), generator):
                 improvement = self.objective.improve(sampled, noise, self._updates)
-                if sampled.slots is not None:
+                if sampled.indices is not None:
                     ranks = self.placement.ranks
-                    self.replay.prioritise(ranks.gather(sampled.slots), ranks.gather(improvement.errors.cpu()))
+                    self.replay.prioritise(ranks.gather(sampled.indices), ranks.gather(improvement.errors.cpu()))
                 self._updates += 1
                 for name, value in improvement.metrics.items():
                     collected[name].append(value)

@@ -45,7 +45,7 @@ class Transitions:
     """[M] gamma^decisions, and 0 where the episode terminated: what the bootstrapped value is multiplied with."""
     weights: Tensor | None = None
     """[M] of their losses, where they were not drawn uniformly."""
-    slots: Tensor | None = None
+    indices: Tensor | None = None
     """[M] int64, on the CPU: where they lie in the buffer; likewise."""
 
     def to(self, device: torch.device) -> Transitions:
@@ -56,7 +56,7 @@ class Transitions:
             next_inputs={name: leaf.to(device) for name, leaf in self.next_inputs.items()},
             discounts=self.discounts.to(device),
             weights=None if self.weights is None else self.weights.to(device),
-            slots=self.slots,
+            indices=self.indices,
         )
 
     def split(self, count: int) -> list[Transitions]:
@@ -65,7 +65,7 @@ class Transitions:
         following = {name: leaf.split(count) for name, leaf in self.next_inputs.items()}
         plain = zip(self.actions.split(count), self.rewards.split(count), self.discounts.split(count), strict=True)
         weights = None if self.weights is None else self.weights.split(count)
-        slots = None if self.slots is None else self.slots.split(count)
+        indices = None if self.indices is None else self.indices.split(count)
         return [
             Transitions(
                 inputs={name: parts[piece] for name, parts in inputs.items()},
@@ -74,7 +74,7 @@ class Transitions:
                 next_inputs={name: parts[piece] for name, parts in following.items()},
                 discounts=discounts,
                 weights=None if weights is None else weights[piece],
-                slots=None if slots is None else slots[piece],
+                indices=None if indices is None else indices[piece],
             )
             for piece, (actions, rewards, discounts) in enumerate(plain)
         ]
@@ -144,14 +144,14 @@ class ReplayBuffer:
         """
         num_envs = self._columns["rewards"].shape[1]
         oldest = self._head - self._filled  # ages count from here; negative indices wrap by the modulus
-        weights = slots = None
+        weights = indices = None
         if self._priorities is None:
             age, env_index = (drawn[rank::size] for drawn in self._draw(count, num_envs, generator))
         else:
             drawn = self._priorities.draw(count, generator)
             weights = self._priorities.weights(drawn, len(self), priority_correction)[rank::size]
-            slots = drawn[rank::size]
-            age, env_index = (slots // num_envs - oldest) % self._rows, slots % num_envs
+            indices = drawn[rank::size]
+            age, env_index = (indices // num_envs - oldest) % self._rows, indices % num_envs
         first = (oldest + age) % self._rows
         rewards = self._columns["rewards"][first, env_index].clone()
         last, discounts = first, torch.full((len(first),), gamma)
@@ -175,15 +175,15 @@ class ReplayBuffer:
             next_inputs=self._leaves(_NEXT, last, env_index),
             discounts=torch.where(terminated, 0.0, discounts),
             weights=weights,
-            slots=slots,
+            indices=indices,
         )
 
-    def prioritise(self, slots: Tensor, errors: Tensor) -> None:
-        """Update the priorities from the absolute errors [M] of the transitions at ``slots`` [M].
+    def prioritise(self, indices: Tensor, errors: Tensor) -> None:
+        """Update the priorities from the absolute errors [M] of the transitions at ``indices`` [M].
 
         They come from :meth:`sample`. Only if transitions are sampled by priority."""
         assert self._priorities is not None
-        self._priorities.update(slots, errors)
+        self._priorities.update(indices, errors)
 
     def _draw(self, count: int, num_envs: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
         """Ages (0 is the oldest row) and sub-environments of valid transitions; invalid ones are drawn again."""
@@ -279,8 +279,8 @@ class ReplayBuffer:
         columns = {name: (column.dtype, tuple(column.shape[1:])) for name, column in self._columns.items()}
         state: dict[str, Any] = {"head": self._head, "filled": self._filled, "columns": columns}
         if self._priorities is not None:
-            slots = self._rows * self._columns["rewards"].shape[1]
-            values = torch.from_numpy(self._priorities.values(slots))
+            size = self._rows * self._columns["rewards"].shape[1]
+            values = torch.from_numpy(self._priorities.values(size))
             state |= {"priorities": values, "largest_priority": self._priorities.largest}
         torch.save(state, folder / "replay.pt")
         for name, column in self._columns.items():

@@ -1,4 +1,4 @@
-"""Prioritised replay: probabilities and weights by hand, slots that are never drawn, resuming."""
+"""Prioritised replay: probabilities and weights by hand, transitions that are never drawn, resuming."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_probabilities_and_weights_by_hand():
     assert priorities.largest == pytest.approx(4.0)
 
 
-def test_invalid_and_empty_slots_are_never_drawn():
+def test_invalid_and_empty_positions_are_never_drawn():
     priorities = Priorities(37, exponent=1.0)
     valid = np.arange(20) % 3 != 0
     priorities.add(np.arange(20), valid)
@@ -43,7 +43,7 @@ def test_a_buffer_gives_what_was_wrong_more_often_and_goes_on_exactly(tmp_path):
     at = drawn.inputs["observation"][:, 0]
     assert set(at.tolist()) == set(range(8, 20)) - {15}
     wrong = torch.where(at == 12, 10.0, 0.1)
-    buffer.prioritise(drawn.slots, wrong)
+    buffer.prioritise(drawn.indices, wrong)
     again = buffer.sample(4000, gamma=0.9, generator=torch.Generator().manual_seed(0))
     share = (again.inputs["observation"][:, 0] == 12).float().mean()
     assert float(share) == pytest.approx(10 / (10 + 10 * 0.1), abs=0.02)
@@ -56,7 +56,7 @@ def test_a_buffer_gives_what_was_wrong_more_often_and_goes_on_exactly(tmp_path):
         one.sample(100, gamma=0.9, priority_correction=0.5, generator=torch.Generator().manual_seed(2))
         for one in (buffer, back)
     )
-    assert first.slots.equal(second.slots)
+    assert first.indices.equal(second.indices)
     assert first.weights.equal(second.weights)
     assert first.rewards.equal(second.rewards)
     # what is new is as likely as the worst that was seen

@@ -53,7 +53,7 @@ def test_a_sequence_is_consecutive_and_begins_with_the_state_stored_before_it():
     assert ((rewards[:, :1] - warm) % 20 == torch.tensor([2.0, 1.0])).all()
     assert (drawn.state[:, 0] % 20 == warm[:, 0]).all()
     assert (drawn.next_inputs["observation"][:, 0] == drawn.rewards + 1).all()
-    assert len(set(rewards[:, 0].tolist())) == 20  # every slot of the ring
+    assert len(set(rewards[:, 0].tolist())) == 20  # every index of the ring
     # Positions without an action do not count, and the rest of each update weighs 1 on average.
     assert ((drawn.weights == 0) == (drawn.rewards == 9)).all()
     assert drawn.weights.view(2, -1).mean(1).tolist() == pytest.approx([1.0, 1.0])
