@@ -1,4 +1,4 @@
-"""Hooks that MkDocs calls while it builds the site: links to files of the repository, the list of decision records, and tables
+"""Hooks of MkDocs for the build of the site: links to files of the repository, the list of decision records, and tables
 whose cells show their column on a phone, and pictures that `make docs` took (screenshots.py)."""
 
 from __future__ import annotations
