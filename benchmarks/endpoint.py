@@ -87,7 +87,7 @@ class Elsewhere:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._process.stdout.readline()  # it has started
-        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.open = 0
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
@@ -105,14 +105,14 @@ class Elsewhere:
         self.open = len(responses)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        threading.Thread(target=_read, args=(self._process.stdout, self._said), daemon=True).start()
+        threading.Thread(target=_read, args=(self._process.stdout, self._lines), daemon=True).start()
         self._process.stdin.write("".join(f"{response.said}\n" for response in responses))
         self._process.stdin.close()
 
     def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
         found = []
-        while not self._said.empty():
-            one = json.loads(self._said.get())
+        while not self._lines.empty():
+            one = json.loads(self._lines.get())
             found.append(Feedback(one["index"], "", one["reward"], ended=True, facts={"verdict": "correct"}))
         self.open -= len(found)
         return found

@@ -22,17 +22,18 @@ HISTORY = (
     "tests/runs/recorded/",
     "examples/word_problems/",
 )
-"""What is history, or speaks of apples and books."""
+"""History, or word problems about apples and books."""
 CACHE_SLOTS = ("rlinf/samplers/", "tests/samplers/")
 """A row of a key-value cache is a slot in every serving engine."""
 
 MAX_ODD_DOCSTRINGS = 20
 """May only fall."""
 MAX_VAGUE_NAMES = {
-    **{"found": 10, "wanted": 28, "place": 89, "places": 30, "said": 21, "given": 112},
-    **{"told": 0, "hear": 0, "look": 9},
+    "found": 10,
+    "wanted": 28,
+    "given": 112,
 }
-"""Parameters and variables that say how a value was come by, not what it is: each count may only fall."""
+"""Parameters and variables that name the origin of a value, not what it is: each count may only fall."""
 
 RETIRED_WORDS = {
     "told": "reported",
@@ -47,6 +48,15 @@ RETIRED_WORDS = {
     "lonely": "singleton group",
     "courses": "trajectories",
     "books": "accounting",
+    **dict.fromkeys(("nobody", "somebody", "whoever"), "nothing, no process; a user; the caller, the process that"),
+    **dict.fromkeys(("place", "places"), "device, rank, index, position, location, directory; instead of"),
+    **dict.fromkeys(("ask", "asks", "asked", "asking"), "request, call, query, require"),
+    **dict.fromkeys(("say", "says", "said", "saying"), "report, print, state, name; output, response, answer"),
+    **dict.fromkeys(("know", "knows"), "has, contains, supports"),
+    **dict.fromkeys(("hear", "hears", "heard"), "receive, get"),
+    **dict.fromkeys(("look", "looks", "looked"), "read, check, inspect, view; appearance"),
+    "beside": "next to, with, in addition to, compared with",
+    "apart": "separate, separately; except for",
 }
 """Retired in identifiers (as a part between underscores or capitals) and in prose -> what the field says."""
 RETIRED_PHRASES = {
@@ -67,6 +77,17 @@ FILE_KEYS = re.compile(
     r"""["']slots["']|\.slots\b|\.get\("told"|"told": self|state\["told"\]|"(decision|reward)_slots\b"""
     r"|0002-slot-weights"
 )
+TEXTS = re.compile(
+    r"\b[Ii]n-place\b|\bdecimal places\b"
+    # Prompts, tools and training texts: policies read them, so other words give other bits.
+    r"|If none fits, say so|Do what is asked by|then say so without a call|Say a number|Say the number alone"
+    r"|\bI do not know\.|Says what a thing costs|Programs know nothing|words to look for|it says of its own grade"
+    # Names of other projects' tasks.
+    r"|and place it in the basket|and_place_it_on_the_plate|\b(pick|shelf)-place\b|\bPlaceSphere\b|\bPickAndPlace\b"
+    # Keys of rows, cached judgements, checkpoints and trials; a name that warns until it is removed.
+    r"""|"asked":|\["asked"\]|"said":|\["said"\]|"_heard"|\b(batch|self)\.heard\b|\bheard: list|= "place"|"Say\""""
+)
+"""Text that has to stay as it is."""
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 FILES = [
@@ -89,10 +110,10 @@ VARIABLES = [
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a file without the keys of earlier files; none of :data:`HISTORY`."""
+    """The lines of a file without :data:`FILE_KEYS` and :data:`TEXTS`; none of :data:`HISTORY`."""
     if path.relative_to(ROOT).as_posix().startswith(HISTORY):
         return []
-    return [FILE_KEYS.sub("", line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [TEXTS.sub("", FILE_KEYS.sub("", line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_no_retired_word_is_used() -> None:
@@ -102,7 +123,7 @@ def test_no_retired_word_is_used() -> None:
         for number, line in enumerate(lines_of(path), 1):
             for word in _WORD.findall(line):
                 if word.lower() in RETIRED_WORDS.keys() - allowed:
-                    found[f"{path.relative_to(ROOT)}:{number}: {word} (say: {RETIRED_WORDS[word.lower()]})"] += 1
+                    found[f"{path.relative_to(ROOT)}:{number}: {word} (use: {RETIRED_WORDS[word.lower()]})"] += 1
     assert not found, "\n".join(sorted(found))
 
 
@@ -113,7 +134,7 @@ def test_no_retired_phrase_is_used(phrase: str) -> None:
     for path in FILES:
         text = "\n".join(lines_of(path))
         found += [f"{path.relative_to(ROOT)}: {match[0]!r}" for match in pattern.finditer(text)]
-    assert not found, "\n".join([f"say: {RETIRED_PHRASES[phrase]}", *found])
+    assert not found, "\n".join([f"use: {RETIRED_PHRASES[phrase]}", *found])
 
 
 def test_a_training_iteration_is_not_an_optimiser_step() -> None:
@@ -136,7 +157,7 @@ def test_the_words_are_found_in_identifiers() -> None:
 
 @pytest.mark.parametrize("name", MAX_VAGUE_NAMES)
 def test_values_are_named_for_what_they_are(name: str) -> None:
-    """``result``, ``requested``, ``index`` or ``location`` instead of ``found``, ``wanted`` and ``place``."""
+    """``result``, ``requested``, ``index`` or ``location`` instead of ``found``, ``wanted`` and ``given``."""
     lines = [line for line, one in VARIABLES if one == name]
     assert len(lines) <= MAX_VAGUE_NAMES[name], "\n".join(lines)
 

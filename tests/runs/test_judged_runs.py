@@ -12,7 +12,7 @@ from grading_services import Service, completion, serving
 
 @pytest.mark.filterwarnings("ignore:reward.judge")
 def test_one_failure_in_five_masks_rows_and_stops_nothing(tmp_path: Path) -> None:
-    rows = [{"prompt": f"say {number}", "response": f"{number}"} for number in range(40)]
+    rows = [{"prompt": f"write {number}", "response": f"{number}"} for number in range(40)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     lengths = Service(
         lambda asked: completion(f"Score: {len(asked['messages'][0]['content']) % 7}"),

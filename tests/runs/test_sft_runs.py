@@ -130,7 +130,7 @@ def test_training_goes_on_from_a_warm_start_alone_as_if_it_had_been_one_run(tmp_
 def plain_pairs(folder: Path) -> dict[str, Any]:
     """Settings for a dataset of prompts with responses."""
     path = folder / "pairs.jsonl"
-    rows = [{"prompt": f"Say {n}", "response": f"  Sure: {n}, friend!\n"} for n in range(20)]
+    rows = [{"prompt": f"Write {n}", "response": f"  Sure: {n}, friend!\n"} for n in range(20)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     kwargs = {"path": str(path), "response_field": "response"}
     return {"id": "rlinf_envs:rlinf/Math-v0", "kwargs": kwargs}
@@ -151,7 +151,7 @@ def test_a_warm_start_trains_on_responses_as_they_are(
     monkeypatch.setattr(TorchLearner, "update", watched)
     sections = {"evaluation": {"size": 0, "env_kwargs": None}, "logging": {"progress": "plain"}}
     run_sft(config(tmp_path / "run", env=plain_pairs(tmp_path), sft={"steps": 1, "max_tasks": 1}, **sections))
-    assert "sft imitates, for example: Say 0 -> Sure: 0, friend!" in capsys.readouterr().out
+    assert "sft imitates, for example: Write 0 -> Sure: 0, friend!" in capsys.readouterr().out
     from rlinf.models.loading import load_tokenizer
 
     tokenizer = load_tokenizer(str(tmp_path / "run" / "tokenizer"))

@@ -76,7 +76,7 @@ def streams(task: Mapping[str, Any], *, base_url: str, api_key: str, model: str)
 
 
 def fork(task: Mapping[str, Any], **client: Any) -> dict[str, Any]:
-    """Asks twice at once after the first answer, and once with other words before it: three branches."""
+    """Sends two requests at once after the first answer, and once with other words before it: three branches."""
     policy, first = Client(**client), [user_message(task["prompt"])]
     first.append(policy.chat(first))
     with ThreadPoolExecutor(2) as pool:

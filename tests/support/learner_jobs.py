@@ -151,7 +151,7 @@ def train_on_own_rows(
         batch = make_batch(groups=7)
         evaluated = learner.evaluate(evaluated_by(learner, batch) if own else batch)
         batch = with_columns(learner, batch)
-        assert not own or said_the_same(learner, batch, evaluated)
+        assert not own or outputs_equal(learner, batch, evaluated)
         metrics.append(learner.update(learned_by(learner, batch, step=0) if own else batch, step=0))
         weights.append(all_weights(learner))
     return metrics, weights
@@ -159,23 +159,23 @@ def train_on_own_rows(
 
 def evaluated_by(learner: Any, batch: Batch) -> RankBatch:
     """What this rank is sent of a batch to evaluate."""
-    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
-    own = evaluation_plan(facts, place).by_share(facts)[place.index]
+    facts, rank = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    own = evaluation_plan(facts, rank).by_share(facts)[rank.index]
     return RankBatch(batch.select(own.rows), own.parts)
 
 
 def learned_by(learner: Any, batch: Batch, *, step: int) -> RankBatch:
     """What this rank is sent of a batch to learn from."""
-    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
-    plan = update_plan(facts, place, stage=learner.stage, seed=learner.seed, step=step)
-    own = plan.by_share(facts)[place.index]
+    facts, rank = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    plan = update_plan(facts, rank, stage=learner.stage, seed=learner.seed, step=step)
+    own = plan.by_share(facts)[rank.index]
     return RankBatch(batch.select(own.rows), own.parts, plan.steps)
 
 
-def said_the_same(learner: Any, batch: Batch, evaluated: Evaluated) -> bool:
-    """Whether ``evaluated``, of this rank's own rows, is what it says of them with the whole batch."""
-    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
-    numbers = evaluation_plan(facts, place).by_share(facts)[place.index].rows
+def outputs_equal(learner: Any, batch: Batch, evaluated: Evaluated) -> bool:
+    """Whether ``evaluated``, of this rank's own rows, equals its output for them with the whole batch."""
+    facts, rank = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    numbers = evaluation_plan(facts, rank).by_share(facts)[rank.index].rows
     rows, output = learner.evaluate(batch)
     return numbers[evaluated[0].long()].equal(rows) and evaluated[1].logprobs.equal(output.logprobs)
 

@@ -107,7 +107,7 @@ class SlowTools(LinesEnv):
             "verdict": "correct" if reward else "wrong",
             "reward/even": reward,
         }
-        return f"{len(response) % 7} heard", reward, False, turn >= self.max_turns, info
+        return f"{len(response) % 7} letters", reward, False, turn >= self.max_turns, info
 
 
 ID = f"{__name__}:Lines-v0"

@@ -117,7 +117,7 @@ def test_a_restarted_worker_repeats_what_was_said(tmp_path: Path) -> None:
     worker.reset("train", [0, 1])
     worker.replay("train", [Response(0, "ab", False), Response(1, "a", False), Response(0, "abc", False)])
     (last,) = graded(worker.answers(), Response(0, "abcd", False))
-    assert (last.observation, last.ended, last.truncated) == ("4 heard", True, True)
+    assert (last.observation, last.ended, last.truncated) == ("4 letters", True, True)
 
 
 def test_answers_wait_for_nobody(tmp_path: Path) -> None:
