@@ -158,6 +158,11 @@ class ConversationEncoder:
         lost = left_out(opening, [message.for_template() for message in messages[: answers[0]]])
         if lost is not None:
             raise _left_out(conversation, f"the words of the {lost['role']}", lost["content"])
+        if any(self._renderer.asks_already(message.content) for message in messages if message.role == "user"):
+            raise ConversationError(
+                f"{conversation.place}: the prompt has been through a chat template before, since it holds "
+                f"{self._renderer.asking!r}: give its bare words, or set data.chat_template: never"
+            )
         parts.append((self._ids(opening), False))
         for position, following in zip(answers, [*answers[1:], None], strict=True):
             message, whole = messages[position], messages[: position + 1]

@@ -132,7 +132,28 @@ class PromptRenderer:
                 f"data.chat_template: the tokenizer's template leaves the words of the {lost['role']} out "
                 f"({replaced(lost['content'], '')[:60]!r}). Set {fix}, or take a model with another template."
             )
+        if self.asks_already(observation):
+            raise ChatTemplateError(
+                f"data.chat_template: a prompt has been through a chat template before, since it holds {self.asking!r}: "
+                f"{observation[:60]!r}. Give its bare words, or set data.chat_template: never."
+            )
         return text
+
+    @functools.cached_property
+    def asking(self) -> str:
+        """What the template writes between the user's words and the policy's answer, without opened thoughts.
+
+        Empty without a template, or if it holds no mark: words may stand in a prompt by themselves.
+        """
+        text = ""
+        with contextlib.suppress(ChatTemplateError):
+            text = self._apply([_message("user", _OBSERVATION)], prompt=True) if self.chat else ""
+        asking = text.rpartition(_OBSERVATION)[2].removesuffix(opened_thoughts(text)).strip()
+        return asking if self._marks_in(asking) else ""
+
+    def asks_already(self, words: str) -> bool:
+        """Whether the user's words end a turn and open the policy's, as the template would do once more."""
+        return bool(self.asking) and self.asking in words
 
     def continuation(
         self, observation: str, role: str = "user", *, after: int | None = None, said: str = ""
