@@ -11,7 +11,7 @@ from rlinf.base.row_files import SUFFIXES
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text
 from rlinf.config.problems import Origin
-from rlinf.models.checkpoint_files import without_weights
+from rlinf.models.checkpoint_files import quantised, without_weights, wrapped
 
 # What the hub calls a repository: one owner, one name. Whether it exists is for the download to say.
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -66,8 +66,13 @@ def _exists(context: Context, key: str, written: object, on_hub: bool = True) ->
 
 
 def _has_weights(context: Context, key: str, path: str | None) -> None:
-    wrong = None if path is None else without_weights(path)
-    if path is None or wrong is None:
+    if path is None:
+        return
+    wrong = without_weights(path)
+    if wrong is None:
+        found = wrapped(path) or (quantised(path) if key == "policy.path" else None)
+        if found is not None:
+            context.error(key, f"{key}: {found[0]}.", found[1])
         return
     exported = Path(path) / "policy"  # of a run
     fix = "Download the checkpoint again."

@@ -160,7 +160,7 @@ class ConversationEncoder:
             raise _left_out(conversation, f"the words of the {lost['role']}", lost["content"])
         if any(self._renderer.asks_already(message.content) for message in messages if message.role == "user"):
             raise ConversationError(
-                f"{conversation.place}: the prompt has been through a chat template before, since it holds "
+                f"{conversation.place}: the prompt has been through a chat template before: it holds "
                 f"{self._renderer.asking!r}: give its bare words, or set data.chat_template: never"
             )
         parts.append((self._ids(opening), False))

@@ -134,8 +134,8 @@ class PromptRenderer:
             )
         if self.asks_already(observation):
             raise ChatTemplateError(
-                f"data.chat_template: a prompt has been through a chat template before, since it holds {self.asking!r}: "
-                f"{observation[:60]!r}. Give its bare words, or set data.chat_template: never."
+                f"data.chat_template: a prompt has been through a chat template before: it holds {self.asking!r} "
+                f"({observation[:60]!r}). Give its bare words, or set data.chat_template: never."
             )
         return text
 
