@@ -314,6 +314,15 @@ COMMANDS = {
     "M=a/b; run x.m=${M##*/} x.k=${#M} x.l=1\n": {"x.m=...", "x.k=...", "x.l=1"},
     'run x.m=$MODEL x.n=$1 $EXTRA "$@" x.o=${O:-} x.p=$((64 * ${P:-2}))\n': {"x.m=$MODEL", "x.n=$1", "x.o=", "x.p=128"},
     "run x.a=1 \\\n  # x.b=2 \\\n  x.c=3 \\\n  x.d=4 # words \\\n  x.e=5\n": {"x.a=1", "x.c=3", "x.d=4", "x.e=5"},
+    'go() {\n  run x.a=$1 x.b="${2:-7}"\n}\ngo 1\ngo 3 4 &\n': {"x.a=1", "x.b=7", "x.a=3", "x.b=4"},
+    'function go { local A="$1"; shift\n run x.a=$A x.b=$1 "$@"\n}\ntime go 1 2 x.c=3 | tee log\n': {
+        "x.a=1",
+        "x.b=2",
+        "x.c=3",
+    },
+    "go()\n{\n run x.a=${A:-5}\n}\nusage() { echo x.h=1; }\nA=2; go\n": {"x.a=2", "x.h=1"},
+    "go() { run x.a=$1; }\n": {"x.a=$1"},
+    'A=2\nsrun --nodes=1 bash -lc "run x.a=$A \\\n  x.b=3"\n': {"x.a=2", "x.b=3"},
     "\ufeffrun x.a='#1' \\\r\n x.b=2\r\n": {"x.a=#1", "x.b=2"},
 }
 
@@ -326,6 +335,17 @@ def test_habits_of_shell_scripts(tmp_path: Path, text: str) -> None:
     assert {word.text for word in words if word.text.startswith("x.")} == COMMANDS[text]
     assert all(word.known is ("..." not in word.text and "$" not in word.text) for word in words)
     assert len(remarks) == text.count("for ") + text.count("# ")
+
+
+def test_typographic_quotation_marks_are_plain_ones(tmp_path: Path) -> None:
+    (tmp_path / "vars.sh").write_text("N=4\n")
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "source ./vars.sh\n. gone.sh\nA=\u201ca b\u201d\nrun x.a=\u2018c d\u2019 x.b=$A x.n=$N\n", encoding="utf-8"
+    )
+    words = words_of(script, {}, remarks := [])
+    assert {word.text for word in words if "=" in word.text} == {"x.a=c d", "x.b=a b", "x.n=4"}
+    assert [line.rpartition(": ")[0] for line in remarks] == [str(script), f"{script}:2: gone.sh is not here"]
 
 
 def test_the_first_of_two_commands_is_read(tmp_path: Path) -> None:
