@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -387,6 +388,44 @@ def test_habits_of_scripts(tmp_path: Path) -> None:
     assert ours["policy.path"] == "m"
     script.write_text("from trl import GRPOTrainer\nGRPOTrainer(model='m', reward_funcs=f, args=parsed)\n")
     assert [line for line in imported("trl", script).source.remarks if "`parsed` comes from the command line" in line]
+
+
+NOTEBOOK = """!pip install trl
+SIZE = "1.5B"
+MODEL = "Q/" + "Qwen"
+o = "runs"
+o = f"{o}/more"
+model, tokenizer = FastLanguageModel.from_pretrained(model_name=f"{MODEL}-{SIZE}", max_seq_length=1024)
+model = FastLanguageModel.get_peft_model(model, r=32, random_state=3407)
+%time trainer = None
+GRPOTrainer(model, f, args=GRPOConfig(learning_rate=5e-6 if SIZE == "7B" else 3e-6,
+     use_vllm=True if SIZE else 0, output_dir=o))
+"""
+
+
+def test_notebooks_are_read_with_texts_of_known_parts(tmp_path: Path) -> None:
+    cells = [{"cell_type": "markdown", "source": ["# Trains"]}, {"cell_type": "code", "source": NOTEBOOK}]
+    notebook = tmp_path / "train.ipynb"
+    notebook.write_text(json.dumps({"cells": cells, "nbformat": 4}))
+    sheet = imported("trl", notebook)
+    ours = values(sheet)
+    assert (ours["policy.path"], ours["policy.lora.rank"]) == ("Q/Qwen-1.5B", 32)
+    assert ours["learner.optimizer.lr"] == 3e-6
+    assert [line for line in sheet.decide if "use_vllm" in line]
+    notebook.write_text("{}")
+    with pytest.raises(UserError, match="is no notebook"):
+        imported("trl", notebook)
+
+
+def test_rows_and_rewards_of_verl_are_taken_as_they_are(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "python -m verl.trainer.main_ppo data.train_files=t.parquet actor_rollout_ref.rollout.n=4 "
+        "custom_reward_function.path=own/r.py\n"
+    )
+    sheet = imported("verl", script)
+    assert [line for line in sheet.decide if "{custom: {'r:compute_score': 1.0}}" in line]
+    assert not [line for line in sheet.differs if "answer column" in line]
 
 
 def test_defaults_of_a_command_line_are_read(tmp_path: Path) -> None:
