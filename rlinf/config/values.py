@@ -306,6 +306,8 @@ def _float(value: object) -> float:
             finite = False
         if finite:
             raise Mismatch(_WORDS[float], f"Write {value.strip()}, without quotes.")
+        if odd := odd_letters(value):
+            raise Mismatch(_WORDS[float], f"Type it again: it holds {odd}.")
     raise Mismatch(_WORDS[float], "For example: 0.5 or 1e-4.")
 
 
