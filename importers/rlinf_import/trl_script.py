@@ -69,8 +69,8 @@ def read(path: Path) -> Source:
     remarks = _elsewhere(path, trainer, given.pop("args", None), [*script.calls(*configs)])
     loaded = _loaded(script, given.get("model"))
     if loaded is not None:
-        named = (loaded.named.get(name) for name in ("pretrained_model_name_or_path", "model_name"))
-        name = next((value for value in (*loaded.positional, *named) if value is not None), None)
+        names = [loaded.named.get(key) for key in ("pretrained_model_name_or_path", "model_name")]
+        name = next((value for value in (*loaded.positional, *names) if value is not None), None)
         given["model"] = name if isinstance(name, str) else given["model"]
         take({key: _of_torch(value) for key, value in loaded.named.items() if key in _OF_MODELS}, loaded.line)
     take({"trainer": trainer.name} | given, trainer.line)

@@ -70,9 +70,9 @@ def _has_weights(context: Context, key: str, path: str | None) -> None:
         return
     wrong = without_weights(path)
     if wrong is None:
-        found = wrapped(path) or (quantised(path) if key == "policy.path" else None)
-        if found is not None:
-            context.error(key, f"{key}: {found[0]}.", found[1])
+        refused = wrapped(path) or (quantised(path) if key == "policy.path" else None)
+        if refused is not None:
+            context.error(key, f"{key}: {refused[0]}.", refused[1])
         return
     exported = Path(path) / "policy"  # of a run
     fix = "Download the checkpoint again."

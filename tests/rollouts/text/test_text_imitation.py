@@ -197,7 +197,7 @@ def test_words_that_a_template_leaves_out_are_not_lost() -> None:
 
 def test_a_prompt_that_was_rendered_before_is_refused() -> None:
     rendered = "<|im_start|>user\n1 + 2?<|im_end|>\n<|im_start|>assistant\n"
-    with pytest.raises(ConversationError, match=r"rows:1: the prompt has been through a chat template before"):
+    with pytest.raises(ConversationError, match=r"rows:1: a prompt has been through a chat template before"):
         taught(CHATML, {"prompt": rendered, "completion": "3"})
 
 
