@@ -317,6 +317,8 @@ def _str(value: object) -> str:
     plain = isinstance(value, bool | int | float)
     one = value[0].value if isinstance(value, list) and len(value) == 1 else None
     fix = f"Write {one}, without brackets." if isinstance(one, str) else "Write a word."
+    if isinstance(value, list) and len(value) > 1:
+        fix = "Write one; several files of data go into a folder, which is read as a whole."
     raise Mismatch(_WORDS[str], f'Put it in quotes: "{value}".' if plain else fix)
 
 

@@ -11,7 +11,7 @@ from rlinf.base.row_files import SUFFIXES
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text
 from rlinf.config.problems import Origin
-from rlinf.models.checkpoint_files import quantised, without_weights, wrapped
+from rlinf.models.checkpoint_files import DOWNLOAD, without_weights
 
 # What the hub calls a repository: one owner, one name. Whether it exists is for the download to say.
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -70,19 +70,14 @@ def _has_weights(context: Context, key: str, path: str | None) -> None:
         return
     wrong = without_weights(path)
     if wrong is None:
-        refused = wrapped(path) or (quantised(path) if key == "policy.path" else None)
-        if refused is not None:
-            context.error(key, f"{key}: {refused[0]}.", refused[1])
         return
     exported = Path(path) / "policy"  # of a run
-    fix = "Download the checkpoint again."
-    if Path(path).expanduser().is_file():
-        fix = f"Write {Path(path).parent}."
-    elif key == "policy.path" and is_text(context.config):
-        fix += " Random weights of its shape are made by policy.architecture, in the place of policy.path."
-    elif key == "policy.path":
-        fix = "Name the folder that a run has exported: RUN/policy."
-    context.error(key, f"{key}: {wrong}.", f"Did you mean {exported}?" if exported.expanduser().is_dir() else fix)
+    fix = wrong.fix
+    if fix == DOWNLOAD and key == "policy.path":
+        own = "Name the folder that a run has exported: RUN/policy."
+        random = f"{fix} Random weights of its shape are made by policy.architecture, in the place of policy.path."
+        fix = random if is_text(context.config) else own
+    context.error(key, f"{key}: {wrong.what}.", f"Did you mean {exported}?" if exported.expanduser().is_dir() else fix)
 
 
 def _looks_local(path: str) -> bool:

@@ -98,11 +98,3 @@ def test_tensors_named_by_a_wrapper_are_refused(tmp_path: Path, prefix: str) -> 
         assert f"the names of all tensors of {model} begin with {prefix!r}." in mistakes(file)
     else:
         assert load(file).policy.path == str(model)
-
-
-def test_quantised_weights_are_refused_for_training(tmp_path: Path) -> None:
-    model = folder_with(tmp_path / "model", "model.safetensors")
-    (model / "config.json").write_text('{"model_type": "qwen2", "quantization_config": {"quant_method": "gptq"}}')
-    said = mistakes(recipe(tmp_path, policy={"architecture": None, "path": str(model)}))
-    assert "policy.path: " in said
-    assert "is quantised (gptq), and such weights are not trained. Name the checkpoint that it was made from" in said
