@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from run_callbacks import Halve, StopAt, Watch
 
 import rlinf
@@ -218,11 +219,27 @@ def test_numbers_of_numpy_and_paths_are_values_of_a_mapping(tmp_path: Path) -> N
         (("quickstart", ["run.seed=1"]), "an override is text, key=value, not a list"),
         (("quickstart", {"run.seed": 1}), "an override is text, key=value, not a dict"),
         (("run: {seed: 1}\nenv: {}\n",), "this is the text of a YAML file"),
+        (({"env": {"kwargs": {"reward": {"custom": {"own": lambda response: 1.0}}}}},), "custom.own holds a function"),
+        (({"policy": {"path": torch.nn.Linear(2, 2)}},), "policy.path holds a Linear, .* whose path stands here"),
+        (({"sft": {"data": iter([{"prompt": "a"}])}},), "sft.data holds a list_iterator"),
     ],
 )
 def test_what_load_does_not_take_is_named(arguments: Any, words: str) -> None:
     with pytest.raises(UserError, match=words):
         rlinf.load(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "options", "words"),
+    [
+        ([{"role": "user", "content": "hi"}], {}, "a prompt is text, not a dict"),
+        ("hi", {"max_new_tokens": 0}, "max_new_tokens 0 must be at least 1"),
+        ("hi", {"temperature": -1.0}, "temperature -1.0 at least 0"),
+    ],
+)
+def test_what_generate_does_not_take_is_named(prompts: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        rlinf.Policy(Path("model"), torch.nn.Identity(), tokenizer=object()).generate(prompts, **options)
 
 
 @pytest.mark.parametrize("path", [".", "", "/"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.json_text import written_value
 from rlinf.data.picture_fields import content_text
 from rlinf.data.pictures import PictureError
 
@@ -55,7 +57,13 @@ def value_at(row: Mapping[str, Any], name: str) -> Any:
 
 
 def part_of(value: Any, name: str) -> Any:
-    """Return an entry of an object by name, or of a list by number; None if there is none."""
+    """Return an entry of an object by name, or of a list by number; None if there is none.
+
+    An object may stand in a cell of a table as text: as JSON, or as Python writes it.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError):
+            value = written_value(value)
     if isinstance(value, Mapping):
         return value.get(name)
     if isinstance(value, list) and name.isdecimal() and int(name) < len(value):

@@ -25,6 +25,7 @@ _COMMENT = " (# begins a comment in YAML: a value with # needs quotes)"
 _SWITCH = " (yes, no, on and off are switches in YAML: put the text in quotes)"
 _COLON = " (a colon and a space make a mapping in YAML: put the text in quotes)"
 _QUOTES = " (put it in quotes)"
+_SEVERAL = " (one is read: several files of data go into a folder)"
 
 
 def typed(make: Callable[P, T]) -> Callable[P, T]:
@@ -135,7 +136,8 @@ def _given(value: Any, hint: Any) -> str:
     if isinstance(value, str):
         near = difflib.get_close_matches(value, listed, n=1)
         return f"{value!r:.80}" + (f"; did you mean {near[0]!r}?" if near else "")
-    return f"{value!r:.80}{_QUOTES if wants_text and isinstance(value, int | float) else ''}"
+    wants_one = wants_text and isinstance(value, list)
+    return f"{value!r:.80}{_QUOTES if wants_text and isinstance(value, int | float) else _SEVERAL * wants_one}"
 
 
 def _literals(hint: Any) -> tuple[Any, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_file
 from rlinf_import.written import Code, read_text
 
 
@@ -60,6 +62,10 @@ class Script:
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 self._values[node.targets[0].id] = node.value
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+                first = node.targets[0].elts[0]  # model, tokenizer = load(...)
+                if isinstance(first, ast.Name) and isinstance(node.value, ast.Call):
+                    self._values[first.id] = node.value
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
                 self._values[node.target.id] = node.value
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
@@ -83,9 +89,14 @@ class Script:
 
     @classmethod
     def read(cls, path: Path) -> Script:
-        """Read the script in a file; raise UserError if it is no Python."""
+        """Read the script in a file, or the cells of a notebook; raise UserError if it is no Python."""
+        text = _cells(path) if path.suffix == ".ipynb" else read_text(path)
         try:
-            return cls(ast.parse(read_text(path)), path.stem)
+            return cls(ast.parse(_MAGIC.sub(r"\1pass", text)), path.stem)
+        except SyntaxError:
+            pass
+        try:  # a line may begin with % as a part of an expression
+            return cls(ast.parse(text), path.stem)
         except SyntaxError as error:
             raise UserError(f"{path}:{error.lineno}: this is not Python: {error.msg}") from None
 
@@ -162,11 +173,41 @@ class Script:
             return self._keywords(node)
         if isinstance(node, ast.Call) and len(node.args) == 2 and ast.unparse(node.func) in _FROM_ENVIRONMENT:
             return self.value(node.args[1])
+        joins = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add))
+        if joins and (text := self._text(node)) is not None:
+            return text
+        if isinstance(node, ast.IfExp) and (truth := self._compared(node.test)) is not None:
+            return self.value(node.body if truth else node.orelse)
         try:
             plain = ast.literal_eval(node)
         except ValueError:
             return self._named(node)
         return Code("...") if plain is ... else plain
+
+    def _text(self, node: ast.expr) -> str | None:
+        """Put together texts of known parts, ``f"{NAME}/a"`` and ``NAME + "/a"``; None for anything else."""
+        if isinstance(node, ast.JoinedStr):
+            parts = [self._text(part) for part in node.values]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            parts = [self._text(node.left), self._text(node.right)]
+        elif isinstance(node, ast.FormattedValue):
+            known = self.value(node.value)
+            plain = isinstance(known, str | int | float) and node.format_spec is None and node.conversion == -1
+            return str(known) if plain else None
+        else:
+            known = self.value(node)
+            return known if isinstance(known, str) else None
+        return None if None in parts else "".join(str(part) for part in parts)
+
+    def _compared(self, node: ast.expr) -> bool | None:
+        """Evaluate a flag, or ``==`` and ``!=`` of known values; None for anything else."""
+        if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq | ast.NotEq) or len(node.ops) > 1:
+            known = self.value(node)
+            return known if isinstance(known, bool) else None
+        left, right = self.value(node.left), self.value(node.comparators[0])
+        if isinstance(left, Code | Reference) or isinstance(right, Code | Reference):
+            return None
+        return (left == right) is isinstance(node.ops[0], ast.Eq)
 
     def _repeated(self, node: ast.expr) -> list[object] | None:
         """Read ``[make(i) for i in range(8)]`` and ``[make] * 8`` as lists of eight; None for anything else."""
@@ -205,7 +246,9 @@ class Script:
                 return Reference(self._defined[node.id], node.id)
             assigned = self._values.get(node.id)
             if assigned is not None and not isinstance(assigned, ast.Name):
+                del self._values[node.id]  # path = f"{path}/more" has no end
                 result = self.value(assigned)
+                self._values[node.id] = assigned
                 return Code(node.id) if isinstance(result, Code) else result
         if isinstance(node, ast.Attribute):
             parsed = self._values.get(ast.unparse(node.value))
@@ -213,6 +256,14 @@ class Script:
                 return self.value(self._arguments[node.attr])
             return Code(ast.unparse(node))
         return _arithmetic(node)
+
+
+def _cells(path: Path) -> str:
+    """Return the code of a notebook; raise UserError if the file is no notebook."""
+    cells = (read_json_file(path) or {}).get("cells")
+    if not isinstance(cells, list):
+        raise UserError(f"{path} is no notebook: it has no cells")
+    return "\n".join("".join(cell.get("source", "")) for cell in cells if cell.get("cell_type") == "code")
 
 
 def _literal_keys(node: ast.Dict) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -261,6 +312,10 @@ def _name(node: ast.Call) -> str:
     )
 
 
+SCRIPTS = (".py", ".ipynb")
+"""Suffixes of files that :meth:`Script.read` reads."""
+_MAGIC = re.compile(r"^([ \t]*)[!%].*$", re.MULTILINE)
+"""Lines of a notebook that are no Python: ``!pip install``, ``%cd``."""
 _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

@@ -21,6 +21,7 @@ from rlinf_import.names.roll import ROLL
 from rlinf_import.names.stable_baselines3 import STABLE_BASELINES3
 from rlinf_import.names.trl import TRL
 from rlinf_import.names.verl import VERL
+from rlinf_import.python_calls import SCRIPTS
 from rlinf_import.refusal import NotOfferedError, NotTrainingError
 from rlinf_import.sb3_tables import DEFAULTS as SB3_DEFAULTS
 from rlinf_import.settle import settle
@@ -124,9 +125,9 @@ def _source(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
         return read_yaml(path)
     if path.suffix == ".sh" and peer in ("verl", "trl"):
         return _command(peer, path, variables)
-    if path.suffix == ".py" and peer == "trl":
+    if path.suffix in SCRIPTS and peer == "trl":
         return trl_script.read(path)
-    kinds = {"trl": ".yaml, .sh or .py", "verl": ".sh or .yaml"}.get(peer, ".yaml")
+    kinds = {"trl": ".yaml, .sh, .py or .ipynb", "verl": ".sh or .yaml"}.get(peer, ".yaml")
     raise UserError(f"{path}: {PEERS[peer].title}'s settings are read from a {kinds} file")
 
 
@@ -134,10 +135,12 @@ def _baselines(path: Path, options: Options) -> tuple[Source, str, str | None]:
     entry = path.suffix == ".py" and options.environment is not None and sb3_zoo.entries(path)
     if path.suffix in (".yaml", ".yml") or entry:
         return sb3_zoo.read(path, options.environment, options.algorithm)
-    if path.suffix == ".py":
+    if path.suffix in SCRIPTS:
         source, algorithm, environment = sb3_script.read(path, options.algorithm)
         return source, algorithm, options.environment or environment
-    raise UserError(f"{path}: Stable-Baselines3's settings are read from a .yml file of RL Zoo or a .py script")
+    raise UserError(
+        f"{path}: Stable-Baselines3's settings are read from a .yml file of RL Zoo, or a .py or .ipynb script"
+    )
 
 
 def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:

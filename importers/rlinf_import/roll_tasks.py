@@ -55,8 +55,8 @@ def _files(sheet: Sheet) -> None:
             f"{chosen} is read; {others}: put rows that are graded alike into one file or folder", f"{_DATA}file_name"
         )
     sheet.differs.append(
-        f"{sheet.origin(f'{_DATA}file_name')}: {_DATA}file_name: ROLL's rows hold chat messages as text and the answer "
-        "in ground_truth: write a question and an answer column, named by env.kwargs.question_field and answer_field"
+        f"{sheet.origin(f'{_DATA}file_name')}: {_DATA}file_name: of ROLL's rows `prompt` and ground_truth "
+        "are read, and `messages` is not (env.kwargs.question_field: messages takes it instead of `prompt`)"
     )
 
 

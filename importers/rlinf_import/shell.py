@@ -2,8 +2,8 @@
 
 Variables that the script sets are filled in, with their ``${NAME:-default}``; of a ``case`` the branch that
 its word selects is read, the first one if the word is unknown; of an ``if`` that compares known words the
-body that runs; of a ``for`` over words its first turn. Bodies of other ``if``, of ``while`` and of here-documents
-are not read.
+body that runs; of a ``for`` over words its first turn. Functions are read where they are called, with their arguments.
+Bodies of other ``if``, of ``while`` and of here-documents are not read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import itertools
 import operator
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,6 +28,13 @@ _OTHER = re.compile(r"\$\{(?:[!#]\w+[^{}]*|\w+(?:\[[^\]]*\]|[#%^,/@?]|:[\d?])[^{
 _ALL = re.compile(r"\$[@*]|\$\{[@*][^{}]*\}|\$\{\w+\[[@*]\]\}")
 """All words of the command line, or of an array, whose words are read where it is filled."""
 _HERE = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
+_FUNCTION = re.compile(r"(?:function\s+([\w-]+)\s*(?:\(\s*\))?|([\w-]+)\s*\(\s*\))\s*(\{.*)?", re.DOTALL)
+_BEFORE_CALL = re.compile(r"[A-Za-z_]\w*=.*|time|nohup|exec|!", re.DOTALL)
+_ARGUMENTS = re.compile(r"\$[@*]|\$\{[@*]")
+_SHIFT = re.compile(r"shift(?:\s+(\d+))?")
+_SOURCED = re.compile(r"(?:source|\.)\s+[\"']?([^\s\"']+\.(?:sh|env))[\"']?")
+_TYPOGRAPHIC = str.maketrans(dict.fromkeys("\u201c\u201d\u201e", '"'))
+_TYPOGRAPHIC_WORD = re.compile("\u2018([^\u2018\u2019\n]*)\u2019")
 _DECLARED = re.compile(r"(?:export|local|readonly|declare)\s+(?!-)")
 _LOOP = re.compile(r"for\s+([A-Za-z_]\w*)\s+in\s+(.+)")
 _ARITHMETIC = re.compile(r"\$\(\(((?:[^()]|\([^()]*\))*)\)\)")
@@ -81,6 +88,11 @@ class _Script:
     remarks: list[str]
     blocks: list[_Case | _If | _Loop | None] = field(default_factory=list)
     """Open blocks, the innermost last; None is one whose body is not read."""
+    functions: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    """The commands of each function, with their lines."""
+    called: set[str] = field(default_factory=set)
+    arguments: list[str] = field(default_factory=list)
+    """Of the function that is being read."""
 
     @property
     def reads(self) -> bool:
@@ -91,9 +103,66 @@ def words_of(path: Path, variables: Mapping[str, str], remarks: list[str]) -> li
     """Every word of the commands and arrays of the script, in order; ``variables`` win over those that it sets."""
     script = _Script(path, {"HOME": "~", **variables}, remarks)
     fixed = set(variables)
-    lines = _lines(read_text(path), script)
-    pieces = ((number, piece) for number, line in lines for piece in _pieces(line))
-    return [word for number, piece in pieces for word in _line(script, fixed, number, piece)]
+    written = read_text(path)
+    text = _TYPOGRAPHIC_WORD.sub(r"'\1'", written.translate(_TYPOGRAPHIC))
+    if text != written:
+        remarks.append(f"{path}: typographic quotation marks are read as plain ones; a shell takes them for letters")
+    words = list(_read(script, fixed, _main(script, text)))
+    for name in [name for name in script.functions if name not in script.called]:
+        words += _read(script, fixed, script.functions[name])
+    return words
+
+
+def _main(script: _Script, text: str) -> list[tuple[int, str]]:
+    """Return the commands outside of functions, with their lines; those of functions are kept by name."""
+    results: list[tuple[int, str]] = []
+    pieces = ((number, piece) for number, line in _lines(text, script) for piece in _pieces(line))
+    for number, piece in pieces:
+        defined = _FUNCTION.fullmatch(piece)
+        if defined is None:
+            results.append((number, piece))
+            continue
+        begun = defined.group(3) or next(pieces, (0, "{"))[1]
+        closed = [depth for _, _, depth in _outside(begun)][-1:] == [0]
+        inner = begun[1:].strip()
+        body = [(number, part) for part in _pieces(inner.removesuffix("}") if closed else inner)]
+        if not closed:
+            body += itertools.takewhile(lambda later: not later[1].startswith("}"), pieces)
+        script.functions[defined.group(1) or defined.group(2)] = body
+    return results
+
+
+def _read(script: _Script, fixed: set[str], pieces: Iterable[tuple[int, str]]) -> Iterator[Word]:
+    """Read commands in their order; one that calls a function is read as that function's body."""
+    for number, piece in pieces:
+        name, *given = [word for word in _call(piece) if word] or [""]
+        if name not in script.functions or not script.reads:
+            yield from _line(script, fixed, number, piece)
+            continue
+        outer, script.arguments = script.arguments, [_expanded(script, word) for word in given]
+        script.called.add(name)
+        _number_arguments(script)
+        body = script.functions.pop(name)  # one that calls itself is not read without an end
+        yield from _read(script, fixed, body)
+        script.functions[name], script.arguments = body, outer
+        _number_arguments(script)
+
+
+def _call(piece: str) -> list[str]:
+    """Return the words of a command from its name on, up to what redirects its output."""
+    try:
+        words = shlex.split(piece, comments=True)
+    except ValueError:
+        return []
+    words = list(itertools.dropwhile(_BEFORE_CALL.fullmatch, words))
+    return list(itertools.takewhile(lambda word: not re.match(r"[|&;]|\d?>", word), words))
+
+
+def _number_arguments(script: _Script) -> None:
+    """Set ``$1``, ``$2``, ... to the arguments of the function."""
+    for name in [name for name in script.variables if name.isdigit()]:
+        del script.variables[name]
+    script.variables.update({str(number): word for number, word in enumerate(script.arguments, 1)})
 
 
 def _lines(text: str, script: _Script) -> Iterator[tuple[int, str]]:
@@ -191,6 +260,18 @@ def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[
     stripped = line.strip()
     if not stripped or stripped.startswith("#") or _block(script, number, stripped) or not script.reads:
         return
+    if shifted := _SHIFT.fullmatch(stripped):
+        script.arguments = script.arguments[int(shifted.group(1) or 1) :]
+        _number_arguments(script)
+        return
+    if sourced := _SOURCED.fullmatch(stripped):
+        named = Path(_expanded(script, sourced.group(1)))
+        file = next((file for file in (script.path.parent / named, named) if file.is_file()), None)
+        if file is None:
+            script.remarks.append(f"{script.path}:{number}: {named} is not here: what it sets is not read")
+        else:
+            yield from _read(script, fixed, _main(script, read_text(file)))
+        return
     declared = _DECLARED.match(stripped)
     several = _blanks(stripped[declared.end() :]) if declared else []
     if len(several) > 1 and all(_ASSIGNMENT.fullmatch(one) for one in several):
@@ -206,11 +287,17 @@ def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[
         return
     # Arithmetic and commands hold blanks of their own: they become words before the line is split into some.
     body = _OTHER.sub(_UNKNOWN, _COMMAND.sub(_UNKNOWN, _calculated(script, _ARRAY.sub("", _ALL.sub("", stripped), 1))))
-    for text in shlex.split(body.removesuffix(")") if body != stripped else body, comments=True):
+    texts = shlex.split(body.removesuffix(")") if body != stripped else body, comments=True)
+    for index, text in enumerate(texts):
+        if index > 1 and re.fullmatch(r"-\w*c", texts[index - 1]) and Path(texts[index - 2]).name in ("bash", "sh"):
+            yield from _read(script, fixed, ((number, piece) for _, piece in _main(script, text)))
+            continue
         for expanded in _words(body, text, _expanded(script, text)):
             if expanded not in ("", ")", "(", "\\"):
                 shown = expanded.replace(f"{_UNKNOWN}$", "$").replace(_UNKNOWN, "...")
                 yield Word(shown, number, _UNKNOWN not in expanded)
+    if _ARGUMENTS.search(stripped):
+        yield from (Word(word, number, _UNKNOWN not in word) for word in script.arguments)
 
 
 def _blanks(text: str) -> list[str]:

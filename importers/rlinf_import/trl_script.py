@@ -38,7 +38,7 @@ _CONFIGS: Mapping[str, tuple[str, ...]] = {
     "DPOTrainer": ("DPOConfig", "TrainingArguments"),
     "AsyncGRPOTrainer": ("AsyncGRPOConfig",),
 }
-_OF_MODELS = ("dtype", "torch_dtype", "attn_implementation", "quantization_config")
+_OF_MODELS = ("dtype", "torch_dtype", "attn_implementation", "quantization_config", "load_in_4bit")
 _SEEING = ("AutoProcessor", "AutoModelForImageTextToText", "Idefics3ForConditionalGeneration")
 
 
@@ -57,18 +57,20 @@ def read(path: Path) -> Source:
     configs = _CONFIGS.get(trainer.name, ("GRPOConfig", "RLOOConfig"))
     for call in script.calls(*configs):
         take(({"output_dir": call.positional[0]} if call.positional else {}) | call.named, call.line)
-    for call in script.calls("LoraConfig"):
-        take(
-            {"use_peft": True, **_PEFT} | {_LORA.get(name, name): value for name, value in call.named.items()},
-            call.line,
-        )
+    for call in script.calls("LoraConfig", "get_peft_model"):
+        named = {_LORA.get(name, name): value for name, value in call.named.items()}
+        if call.name == "get_peft_model":  # unsloth's has the arguments of LoraConfig and others
+            named = {name: value for name, value in named.items() if name.startswith("lora_")}
+        if named or call.name == "LoraConfig":
+            take({"use_peft": True, **_PEFT} | named, call.line)
     _data(script, take)
     positions = _POSITIONS.get(trainer.name, _POSITIONS["GRPOTrainer"])
     given = {**dict(zip(positions, trainer.positional, strict=False)), **trainer.named}
     remarks = _elsewhere(path, trainer, given.pop("args", None), [*script.calls(*configs)])
     loaded = _loaded(script, given.get("model"))
     if loaded is not None:
-        name = loaded.positional[0] if loaded.positional else loaded.named.get("pretrained_model_name_or_path")
+        names = [loaded.named.get(key) for key in ("pretrained_model_name_or_path", "model_name")]
+        name = next((value for value in (*loaded.positional, *names) if value is not None), None)
         given["model"] = name if isinstance(name, str) else given["model"]
         take({key: _of_torch(value) for key, value in loaded.named.items() if key in _OF_MODELS}, loaded.line)
     take({"trainer": trainer.name} | given, trainer.line)
@@ -99,6 +101,8 @@ def _loaded(script: Script, model: object) -> Call | None:
     call = script.called(model.text) if model.text.isidentifier() else None
     if "from_pretrained(" in model.text:
         call = next(Script(ast.parse(model.text), "").calls("from_pretrained"), None)
+    if call is not None and call.name == "get_peft_model":
+        call = next((one for one in script.calls("from_pretrained") if "Model" in one.owner), None)
     return call if call is not None and call.name == "from_pretrained" and "Peft" not in call.owner else None
 
 

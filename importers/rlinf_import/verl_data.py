@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rlinf_import.fitting import MODEL
 from rlinf_import.models import PICTURES, pictures
 from rlinf_import.sheet import Sheet
@@ -67,11 +69,6 @@ def _paths(sheet: Sheet) -> None:
     files = _files(sheet, "data.train_files")
     if files:
         sheet.put("env.kwargs.path", files[0], "data.train_files")
-        sheet.differs.append(
-            f"{sheet.source.path}: verl's parquet rows hold chat messages in `prompt` and the answer in "
-            "reward_model.ground_truth: write a question and an answer column (docs/environments.md), and name them "
-            "with env.kwargs.question_field and answer_field"
-        )
     if len(files) > 1:
         sheet.defer("one file or folder is read: put these into one folder, or one file", "data.train_files")
     held_out = _files(sheet, "data.val_files")
@@ -92,9 +89,12 @@ def _files(sheet: Sheet, key: str) -> list[str]:
 def _rewards(sheet: Sheet) -> None:
     for key in _FUNCTIONS:
         if sheet.text(key):
+            file = sheet.take(key)
+            module = "MODULE" if isinstance(file, Code) else Path(str(file)).stem
+            function = sheet.text(key.replace(".path", ".name")) or "compute_score"
             sheet.defer(
-                "verl's function gets data_source, solution_str, ground_truth and extra_info: write one of prompt, "
-                "response, answer and row, and name it in env.kwargs.reward.custom",
+                f"it runs as it is: env.kwargs.reward={{custom: {{'{module}:{function}': 1.0}}}}, with its folder in "
+                "PYTHONPATH",
                 key,
             )
             sheet.ignore(key.replace(".path", ".name"), "named with its file")

@@ -17,7 +17,7 @@ from rlinf.config import load as load_file
 from rlinf.config.loading import checked, resolve_reader
 from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
-from rlinf.config.tree import locate
+from rlinf.config.tree import Located, locate
 
 if TYPE_CHECKING:
     from rlinf.planning.describe import Plan
@@ -49,9 +49,25 @@ def load(source: str | Path | Mapping[str, object], *overrides: str) -> Config:
     if not isinstance(source, Mapping):
         return load_file(source, overrides)
     reader, origin = Reader(), Origin("mapping")
-    reader.layers.append(locate(source, origin).branch or {})
+    located = locate(source, origin)
+    _require_plain(located, "")
+    reader.layers.append(located.branch or {})
     reader.read_overrides(overrides)
     return resolve_reader(reader, origin).config
+
+
+def _require_plain(located: Located, key: str) -> None:
+    """Raise UserError for an object that a file could not hold: runs are stored as files, and made again of them."""
+    value = located.value
+    if isinstance(value, dict | list):
+        for name, child in value.items() if isinstance(value, dict) else [("", child) for child in value]:
+            _require_plain(child, f"{key}.{name}".strip("."))
+    elif value is not None and not isinstance(value, str | int | float):
+        raise UserError(
+            f"rlinf.load: {key} holds {kind_of(value)}, and a configuration holds text, numbers, lists and mappings: "
+            'name a function as text ("module:function"), and write rows or a model to a file or folder, whose path '
+            "stands here"
+        )
 
 
 def check(config: Config, *, build: bool = True) -> Plan:

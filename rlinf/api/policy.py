@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from rlinf.base.errors import UserError
+from rlinf.base.user_code import kind_of
 
 _ACTOR_CRITIC, _VLA = "policy.json", "vla.json"
 
@@ -127,6 +128,13 @@ class Policy:
         if not self.is_language_model:
             raise UserError(f"{self.folder} acts in simulators: use act")
         listed_prompts = [prompts] if isinstance(prompts, str) else list(prompts)
+        wrong = next((prompt for prompt in listed_prompts if not isinstance(prompt, str)), None)
+        if wrong is not None:
+            raise UserError(f"generate: a prompt is text, not {kind_of(wrong)}; system_prompt is an argument")
+        if max_new_tokens < 1 or not temperature >= 0:
+            raise UserError(
+                f"generate: max_new_tokens {max_new_tokens} must be at least 1, temperature {temperature} at least 0"
+            )
         renderer = PromptRenderer(self.tokenizer, system_prompt=system_prompt)
         ends = renderer.turn_ends | listed([self.model.generation_config.eos_token_id])
         drawn = {"do_sample": True, "temperature": temperature} if temperature > 0 else {"do_sample": False}

@@ -45,15 +45,29 @@ def listed_messages(value: Any) -> Any:
     if not isinstance(value, str) or _MESSAGES.match(value) is None:
         return value
     try:
-        return parse_json(value)
+        return written_value(value)
+    except TooDeep:
+        raise
+    except ValueError:
+        raise ValueError("chat messages as a text that is no JSON: write them with json.dumps") from None
+
+
+def written_value(text: str) -> Any:
+    """Parse a value that a text holds as JSON, or as Python writes it.
+
+    Raises:
+        ValueError: it is neither, or nested too deeply (TooDeep).
+    """
+    try:
+        return parse_json(text)
     except TooDeep:
         raise
     except ValueError:
         pass
     try:
-        return ast.literal_eval(value.strip())
+        return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise ValueError("chat messages as a text that is no JSON: write them with json.dumps") from None
+        raise ValueError("neither JSON nor a value of Python") from None
 
 
 def check_depth(text: str | bytes) -> None:

@@ -33,6 +33,7 @@ _AS_RECORDS = "write it with to_json(path, orient='records', lines=True)"
 _SPLITS = frozenset(("train", "test", "validation", "valid", "val", "dev", "eval"))
 _PYTHONS = "Expecting property name enclosed in double quotes"
 _IN_JSON = " (a list of all rows is read from a .json file)"
+_PACKED = (".zst", ".bz2", ".xz", ".zip", ".lz4")
 
 
 class RowFileError(ValueError):
@@ -66,9 +67,13 @@ def read_rows(file: Path) -> Iterator[Record]:
     """
     suffix = Path(file.name.lower().removesuffix(_GZIP)).suffix
     if not is_row_file(file):
+        how = f"a table of pandas: {_AS_RECORDS}"
+        if file.suffix == ".arrow":
+            how = f"the folder that `datasets` saved is read as a whole: {file.parent}"
+        elif file.suffix in _PACKED:
+            how = "unpack it, or pack it with gzip"
         raise RowFileError(
-            f"{file}: cannot read {file.suffix or 'a file without suffix'}; known: {', '.join(SUFFIXES)} (a "
-            f"table of pandas: {_AS_RECORDS})"
+            f"{file}: cannot read {file.suffix or 'a file without suffix'}; known: {', '.join(SUFFIXES)} ({how})"
         )
     try:
         other = mistaken(file, expected=_BEGINNINGS.get(file.suffix.lower(), ()))
@@ -126,7 +131,13 @@ def _parsed(line: bytes, location: str) -> Record:
 def _no_json(error: Exception) -> str:
     """Why a text could not be read: broken JSON, other bytes than UTF-8, numbers or nesting beyond any use."""
     if isinstance(error, json.JSONDecodeError):
-        fix = " (Python's own notation is none: write rows with json.dumps)" if error.msg == _PYTHONS else ""
+        fix, rest = "", error.doc[error.pos :].lstrip()
+        if error.msg == _PYTHONS:
+            fix = " (Python's own notation is none: write rows with json.dumps)"
+        elif error.msg == "Extra data" and rest[:1] in (",", "{"):
+            fix = " (one row stands on each line, with nothing behind it)"
+        elif rest[:1] in ("]", "}") and error.doc[: error.pos].rstrip().endswith(","):
+            fix = " (take out the comma before it)"
         return f"no valid JSON: {error.msg} at column {error.colno}{fix}"
     if isinstance(error, UnicodeDecodeError):
         return f"no text in UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start}): save the file as UTF-8"

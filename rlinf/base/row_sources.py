@@ -8,13 +8,16 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from rlinf.base.near_paths import near_path
 from rlinf.base.packages import absent
 from rlinf.base.row_files import SUFFIXES, Record, RowFileError, is_row_file, read_rows, without_absent
+from rlinf.base.yaml_text import read_yaml
 
 EVALUATION = ("eval", "validation", "valid", "val", "dev", "test")
 """Splits for evaluation, the preferred one first."""
@@ -37,7 +40,7 @@ def split_readers(path: str, subset: str | None = None) -> dict[str, Reader]:
 
     Args:
         path: a file, a folder, or a name on the Hugging Face hub.
-        subset: configuration of a hub data set; of a folder, the folder in it.
+        subset: configuration of a hub data set; of a folder, one that its README.md describes, or the folder in it.
 
     Raises:
         RowFileError: there is no such data set; also raised while a reader reads.
@@ -47,6 +50,14 @@ def split_readers(path: str, subset: str | None = None) -> dict[str, Reader]:
     if location.is_file():
         return {"": lambda: read_rows(location)}
     if location.is_dir():
+        described = _described(location)
+        if subset in described:
+            return _folder_readers(location, described[subset])
+        if subset is None and len(described) > 1:
+            raise RowFileError(
+                f"{location}: its README.md describes several data sets: name one of them with subset "
+                f"({', '.join(described)}), or the path of its files"
+            )
         if subset is None or (location / subset).is_dir():
             location = location if subset is None else location / subset
         else:
@@ -63,9 +74,39 @@ def split_readers(path: str, subset: str | None = None) -> dict[str, Reader]:
     return _library_readers(lambda library: library.load_dataset(path, subset), path, missing)
 
 
-def _folder_readers(folder: Path) -> dict[str, Reader]:
+def _described(folder: Path) -> dict[str, set[Path]]:
+    """Return the files of each configuration that a folder's README.md describes, as data sets of the hub have it.
+
+    Empty without a description, and if one of them is what is read by default.
+    """
+    card = folder / "README.md"
+    beginning = card.read_text(encoding="utf-8", errors="replace").split("\n---", 1)[0] if card.is_file() else ""
+    try:
+        facts = read_yaml(beginning.removeprefix("---")) if beginning.startswith("---") else None
+    except yaml.YAMLError:
+        return {}
+    configs = facts.get("configs") if isinstance(facts, dict) else None
+    results: dict[str, set[Path]] = {}
+    for config in configs if isinstance(configs, list) else ():
+        patterns = _patterns(config.get("data_files")) if isinstance(config, dict) else []
+        if patterns and not config.get("default") and config.get("config_name") != "default":
+            results[str(config.get("config_name"))] = {file for one in patterns for file in folder.glob(one)}
+    return results if len(results) == len(configs or ()) else {}
+
+
+def _patterns(written: Any) -> list[str]:
+    """Return the patterns in ``data_files``: one, a list of them, or one or several for each split."""
+    if isinstance(written, list):
+        return [pattern for one in written for pattern in _patterns(one)]
+    if isinstance(written, dict):
+        return _patterns(written.get("path"))
+    return [written] if isinstance(written, str) and not written.startswith("/") else []
+
+
+def _folder_readers(folder: Path, chosen: Collection[Path] | None = None) -> dict[str, Reader]:
+    """Readers of a folder's files, or of the ``chosen`` ones in it."""
     groups: dict[str, list[Path]] = {}
-    for file in sorted(folder.rglob("*")):
+    for file in sorted(folder.rglob("*") if chosen is None else chosen):
         inside = file.relative_to(folder).parts
         hidden = any(part.startswith(".") for part in inside)
         if not hidden and is_row_file(file) and file.name not in _FACTS and file.is_file():

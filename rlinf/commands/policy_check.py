@@ -44,13 +44,15 @@ def policy_findings(config: Config) -> list[Caveat]:
 
 
 def _unfit_models(config: Config) -> list[Caveat]:
-    """Find a teacher that is no model of text, and a reward model without a head that gives rewards."""
+    """Find quantised weights, a teacher that is no model of text, and a reward model without a head of rewards."""
     from rlinf.models.architecture import require_text_model
+    from rlinf.models.checkpoint_files import require_trainable
     from rlinf.models.loading import checkpoint_config, reward_model_kind
 
     findings = []
     teacher, judge = config.teacher.path, config.reward_model.path
     try:
+        require_trainable(config.policy.path)
         if teacher is not None and local_files(teacher) is not None:
             require_text_model(checkpoint_config(teacher), "teacher.path")
         if judge is not None and config.reward_model.supervision != "none" and local_files(judge) is not None:

@@ -29,7 +29,10 @@ _PLAIN = "Take it out, or write it as an escape in double quotes."
 _BRACKETS = {"[": "]", "{": "}"}
 _TOO_DEEP = "the value is nested too deeply."
 _LESS_DEEP = "A configuration is nested a dozen levels at most; data belongs in a file."
-_UNQUOTED = re.compile(r"[{\[,]\s*(\w+:\s*)?\$\{")
+_UNQUOTED = re.compile(r"[{\[][^\"'#]*\$\{")
+_ESCAPED = re.compile(r'"[^"]*\\[^"]*"')
+_QUOTED = re.compile("[\u201c\u201d\u201e\u2018\u2019].*[\u201c\u201d\u2018\u2019]", re.DOTALL)
+"""Text in typographic quotation marks, which belong to the text for YAML."""
 # YAML 1.1 reads 1e-4 as text because it wants a dot; a number is always meant.
 _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
 # YAML 1.1 reads 010 in base 8 and 1:30 in base 60; neither is ever meant.
@@ -38,6 +41,7 @@ _OTHER_BASE = re.compile(r"[-+]?(0[0-7_]*[0-7]|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-
 
 _SECTIONS = "Write sections with keys, such as `rollout:` and under it `batch_size: 32`."
 _SCRIPT = "`rlinf import` reads scripts of TRL (.py, .sh), verl (.sh) and Stable-Baselines3 (.py)."
+_OTHER_FILE = "Give the YAML file of a run; it names files of data and models (env.kwargs.path, sft.data, policy.path)."
 
 
 class Reader:
@@ -93,8 +97,10 @@ class Reader:
             self.problems.append(ConfigProblem(file, where, "", f"this is not valid YAML: {_control(error)}", _PLAIN))
             return {}
         except yaml.MarkedYAMLError as error:
-            if Path(file).suffix in (".py", ".sh"):
-                self.problems.append(ConfigProblem(file, None, "", "this is a script, not a YAML file.", _SCRIPT))
+            suffix = Path(file).suffix
+            if suffix in (".py", ".sh", ".jsonl", ".csv", ".toml"):
+                what, fix = ("a script", _SCRIPT) if suffix in (".py", ".sh") else (f"a {suffix} file", _OTHER_FILE)
+                self.problems.append(ConfigProblem(file, None, "", f"this is {what}, not a YAML file.", fix))
                 return {}
             # A key without its colon is noticed only on the next line; the context is where it stands.
             colon = error.context_mark is not None and "expected ':'" in str(error.problem)
@@ -201,6 +207,9 @@ class Reader:
             return Located(value, origin)
         if isinstance(value, str) and _EXPONENT.fullmatch(value):
             value = float(value)
+        if isinstance(value, str) and _QUOTED.fullmatch(value):
+            message = f"{prefix.rstrip('.')}: YAML takes the quotation marks of {shortened(value)} for letters."
+            self.problems.append(problem(origin, prefix.rstrip("."), message, f'Write "{value[1:-1]}".'))
         if isinstance(value, int | float) and _OTHER_BASE.fullmatch(node.value):
             key = prefix.rstrip(".")
             message = f"{key}: {node.value} would be read as the number {value:g}, by YAML's rules for bases 8 and 60."
@@ -296,18 +305,24 @@ def _control(error: yaml.reader.ReaderError) -> str:
 
 
 def _yaml_fix(text: str, line: int | None) -> str:
-    """How to correct the line that is no YAML."""
-    written = text.splitlines()[line - 1] if line is not None and line <= len(text.splitlines()) else ""
+    """How to correct the line that is no YAML; some are noticed on the next one."""
+    lines = ["", *text.splitlines(), ""]
+    before, written = lines[max((line or 0) - 1, 0)], lines[min(line or 0, len(lines) - 1)]
     if "\t" in written[: len(written) - len(written.lstrip())]:
         return "Indent with spaces: YAML allows no tabs there."
     if "\t" in written:
         return "Write spaces instead of tabs."
     if "\n---" in text:
         return "A file holds one document: take the line --- out."
-    if odd := odd_letters(written):
+    if odd := odd_letters(written) or odd_letters(before[: len(before) - len(before.lstrip())]):
         return f"Type it again: the line holds {odd}."
     if _UNQUOTED.search(written):
         return "Put the ${...} in double quotes: inside of braces YAML reads its { as a mapping."
+    if _ESCAPED.search(written):
+        return "Put it in single quotes: in double quotes a backslash begins an escape."
+    shown = (part.partition(" #")[0] for part in (before, written) if " #" in part)
+    if any(part.count("{") > part.count("}") for part in shown):
+        return "The comment hides the closing } of its line: close the brace before it."
     return "Check the indentation, the colons and the quotes here and on the line above."
 
 

@@ -306,6 +306,8 @@ def _float(value: object) -> float:
             finite = False
         if finite:
             raise Mismatch(_WORDS[float], f"Write {value.strip()}, without quotes.")
+        if odd := odd_letters(value):
+            raise Mismatch(_WORDS[float], f"Type it again: it holds {odd}.")
     raise Mismatch(_WORDS[float], "For example: 0.5 or 1e-4.")
 
 
@@ -315,6 +317,8 @@ def _str(value: object) -> str:
     plain = isinstance(value, bool | int | float)
     one = value[0].value if isinstance(value, list) and len(value) == 1 else None
     fix = f"Write {one}, without brackets." if isinstance(one, str) else "Write a word."
+    if isinstance(value, list) and len(value) > 1:
+        fix = "Write one; several files of data go into a folder, which is read as a whole."
     raise Mismatch(_WORDS[str], f'Put it in quotes: "{value}".' if plain else fix)
 
 

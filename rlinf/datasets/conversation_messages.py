@@ -103,6 +103,9 @@ def _message(location: str, number: int, message: object, imitated: bool, folder
         fields[_THOUGHTS[0]] = text_message(location, "assistant's thoughts", thoughts).content
     if isinstance(content, list):
         content = _joined_parts(location, number, content, folder)
+    if content is None and called is None and not any(name in message for name in _CONTENT):
+        has = ", ".join(f"{name}{did_you_mean(str(name), ('content',))}" for name in message)
+        raise ConversationError(f"{location}: message {number} has no content: it has {has}")
     role = _ROLES.get(role, role)
     if called is not None and (content is None or content == ""):
         return Message(role, "", counts and role == _ASSISTANT, fields)

@@ -124,7 +124,9 @@ def pair_of(location: str, row: object, folder: Path | None = None) -> tuple[Con
     """
     if not isinstance(row, Mapping) or row.get(CHOSEN) is None or row.get(REJECTED) is None:
         known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
-        raise ConversationError(f"{location}: a pair has {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}")
+        raise ConversationError(
+            f"{location}: sft.loss: dpo reads pairs, with {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}"
+        )
     chosen, rejected = (_preferred(_columns(location, row, folder), name) for name in (CHOSEN, REJECTED))
     if chosen.messages[:-1] != rejected.messages[:-1]:
         raise ConversationError(f"{location}: {CHOSEN} and {REJECTED} answer different prompts")
@@ -296,6 +298,8 @@ def _tools(location: str, value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _missing(columns: _Columns, names: Sequence[str]) -> ConversationError:
+    if columns.has(CHOSEN) and columns.has(REJECTED):
+        return ConversationError(f"{columns.location}: the row has {CHOSEN} and {REJECTED}: set sft.loss: dpo")
     fields = [f"{name}{did_you_mean(str(name), (*MESSAGES, *names))}" for name in columns.row]
     return ConversationError(
         f"{columns.location}: neither {' nor '.join(MESSAGES[:2])}, and none of {', '.join(names)}; the row has "

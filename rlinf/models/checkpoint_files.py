@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import NamedTuple
 
 from rlinf.base.errors import UserError
 from rlinf.base.file_kinds import is_lfs_pointer
 from rlinf.base.json_files import read_json_file
+from rlinf.base.json_text import parse_json
 
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 """Each may be cut into files that an index in the same folder lists."""
 _ADAPTER, _CUT = "adapter_config.json", ("", ".index.json")
+_SHARD = re.compile(r"(model-\d+-of-\d+\.safetensors|pytorch_model-\d+-of-\d+\.bin)")
+_WRAPPERS = {
+    "_orig_mod.": "model._orig_mod, which torch.compile",
+    "module.": "model.module, which DistributedDataParallel or DeepSpeed",
+    "_fsdp_wrapped_module.": "the model that FSDP",
+    "base_model.model.": "model.merge_and_unload(), which peft",
+}
+"""How the tensors of a wrapped model begin, and what is to be saved instead."""
+_LAYOUTS = {
+    "model_world_size_*_rank_*.pt": "`python -m verl.model_merger merge --backend fsdp --local_dir A --target_dir B`",
+    "*.distcp": "torch.distributed.checkpoint.format_utils.dcp_to_torch_save, then save_pretrained",
+    "*mp_rank_*_states.pt": "zero_to_fp32.py, which DeepSpeed puts next to them, then save_pretrained",
+}
+"""Files of checkpoints of other layouts, and what makes a model's folder of them."""
+DOWNLOAD = "Download the checkpoint again."
 _LARGE = (".safetensors", ".bin", ".json", ".model")
 """Endings of files that repositories of models keep in Git LFS."""
 
@@ -22,35 +40,93 @@ def _missing_weights(folder: Path) -> list[str]:
             return []
         if (folder / f"{name}.index.json").exists():
             return sorted(part for part in _parts(folder / f"{name}.index.json") if not (folder / part).exists())
+    if any(_SHARD.fullmatch(file.name) for file in folder.iterdir()):
+        return [f"{_WHOLE[0]}.index.json"]
     if any(file.suffix == ".safetensors" for file in folder.iterdir()) or (folder / "adapter_model.bin").exists():
         return []
     return [_WHOLE[0]]
 
 
-def without_weights(path: str) -> str | None:
-    """Describe in a sentence a folder that is to be read as a model and lacks weights; None for all else."""
+class Unusable(NamedTuple):
+    """Why a folder cannot be read as a model, and what to do."""
+
+    what: str
+    fix: str = DOWNLOAD
+
+
+def without_weights(path: str) -> Unusable | None:
+    """Describe a folder that is to be read as a model and lacks weights, or has them in another form; None for all
+    else. Of weights the headers alone are read."""
     folder = Path(path).expanduser()
     pointers = lfs_pointers(path)
     if pointers is not None:
-        return pointers
+        return Unusable(pointers, "")
     if (folder / _ADAPTER).exists() and not any(
         (folder / f"{name}{more}").exists() for name in _WHOLE for more in _CUT
     ):
-        return (
+        what = (
             f"{path} holds an adapter of peft and no whole model: merge it first, with "
             "peft.AutoPeftModelForCausalLM.from_pretrained(...).merge_and_unload().save_pretrained(...)"
         )
+        return Unusable(what, "")
     if folder.is_file() and folder.suffix != ".gguf":
-        return f"{path} is a file, and a model is a folder: name {Path(path).parent}"
+        parent = Path(path).parent
+        return Unusable(f"{path} is a file, and a model is a folder: name {parent}", f"Write {parent}.")
     missing = _missing_weights(folder) if folder.is_dir() else []
     if not missing:
-        return None
+        return _unread(folder)
     if missing == [_WHOLE[0]]:
+        what = f"{path} holds no weights: {_WHOLE[0]} (or {_WHOLE[1]}) is missing"
+        other = next((how for pattern, how in _LAYOUTS.items() if any(folder.rglob(pattern))), None)
+        if other is not None:
+            return Unusable(
+                f"{what}, and it has those of another layout", f"Write a Hugging Face folder first: {other}."
+            )
         inside = sorted([*folder.glob("*/config.json"), *folder.glob("snapshots/*/config.json")])
-        nearest = f"; there is a model in {inside[-1].parent}" if inside else ""
-        return f"{path} holds no weights: {_WHOLE[0]} (or {_WHOLE[1]}) is missing{nearest}"
+        near = inside[-1].parent if inside else None
+        return Unusable(f"{what}; there is a model in {near}", f"Write {near}.") if near else Unusable(what)
     more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
-    return f"{path} holds only a part of its weights: {missing[0]}{more} missing"
+    return Unusable(f"{path} holds only a part of its weights: {missing[0]}{more} missing")
+
+
+def _unread(folder: Path) -> Unusable | None:
+    """Describe safetensors files that are cut short, or whose tensors have names of a wrapper around the model."""
+    files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
+    names: list[str] = []
+    for file in files:
+        header, size = _header(file)
+        names += header
+        if size > file.stat().st_size:
+            return Unusable(f"{file} is cut short: it has {file.stat().st_size:,} bytes of {size:,}")
+    for prefix, saved in _WRAPPERS.items():
+        if names and all(name.startswith(prefix) for name in names):
+            what = f"the names of all tensors of {folder} begin with {prefix!r}"
+            return Unusable(what, f"Save {saved} wraps, or rename them.")
+    return None
+
+
+def _header(file: Path) -> tuple[list[str], int]:
+    """Read (names of the tensors, bytes of the whole file) off a safetensors file; of others no names and 0."""
+    with file.open("rb") as opened:
+        size = int.from_bytes(opened.read(8), "little")
+        text = opened.read(size) if size < file.stat().st_size else b""
+    try:
+        tensors = {name: facts for name, facts in parse_json(text).items() if name != "__metadata__"}
+        return list(tensors), 8 + size + max((facts["data_offsets"][1] for facts in tensors.values()), default=0)
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return [], 0
+
+
+def require_trainable(path: str | None) -> None:
+    """Raise UserError for a folder whose config.json says that its weights are quantised."""
+    file = Path(path or "").expanduser() / "config.json"
+    settings = (read_json_file(file) or {}).get("quantization_config") if path is not None and file.is_file() else None
+    if isinstance(settings, dict):
+        method = settings.get("quant_method", "quantization_config")
+        raise UserError(
+            f"policy.path: {path} is quantised ({method}), and such weights are not trained: name the checkpoint that "
+            "it was made from (often without -GPTQ, -AWQ or -FP8 in its name)"
+        )
 
 
 def lfs_pointers(path: str) -> str | None:

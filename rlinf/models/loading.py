@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from rlinf.base.json_files import read_json_file
 from rlinf.base.packages import install_command
 from rlinf.models.architecture import PolicyError as PolicyError
 from rlinf.models.architecture import (
@@ -34,6 +35,7 @@ from rlinf.schema.derived import Precision
 from rlinf.schema.derived import activation_dtype as dtype_name
 
 _PROBE = f"{PROBE}\n\tdef f(x):  # 1234567 \u00e9 \u65e5\u672c"
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -55,7 +57,7 @@ def load_tokenizer(path: str) -> Any:
         if _splits_otherwise(tokenizer, path):
             tokenizer = PreTrainedTokenizerFast.from_pretrained(path, trust_remote_code=False)
     except Exception as error:
-        reason = lfs_pointers(path) or in_one_line(error)
+        reason = lfs_pointers(path) or _no_files(path) or in_one_line(error)
         raise PolicyError(f"no tokenizer could be loaded from {path!r}: {reason}") from error
     if tokenizer.eos_token_id is None:
         raise PolicyError(
@@ -64,6 +66,15 @@ def load_tokenizer(path: str) -> Any:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def _no_files(path: str) -> str:
+    """Describe in a sentence a folder without any file of a tokenizer; empty for all else."""
+    if not os.path.isdir(path) or any((Path(path) / name).exists() for name in _TOKENIZER_FILES):
+        return ""
+    return (
+        f"it has none of {', '.join(_TOKENIZER_FILES)}: name the model that it was made from in policy.tokenizer.path"
+    )
 
 
 def _is_generic(path: str) -> bool:
@@ -125,7 +136,10 @@ def checkpoint_config(path: str) -> Any:
         return AutoConfig.from_pretrained(path, trust_remote_code=False)
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
-        raise PolicyError(f"{path!r} holds no model configuration{hint}: {in_one_line(error)}") from error
+        reason = in_one_line(error)
+        if "auto_map" in (read_json_file(Path(path) / "config.json") or {}):
+            reason = "its model is code of its own (auto_map), which is not run here: take one that transformers has"
+        raise PolicyError(f"{path!r} holds no model configuration{hint}: {reason}") from error
 
 
 def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
@@ -156,7 +170,8 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
             )
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
-        reason = without_weights(path) or in_one_line(error)
+        wrong = without_weights(path)
+        reason = in_one_line(error) if wrong is None else wrong.what
         raise PolicyError(f"no causal language model could be loaded from {path!r}{hint}: {reason}") from error
     _require_all(path, report)
     require_finite(model.named_parameters(), f"the checkpoint in {path!r}")

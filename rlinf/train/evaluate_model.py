@@ -45,7 +45,7 @@ def evaluate_model(
             raise UserError(f"--step {step} is for a run directory, and {model} is none")
         wrong = without_weights(model)
         if wrong is not None:
-            raise PolicyError(wrong)
+            raise PolicyError(wrong.what)
         config = evaluation_config(model, choice, overrides, room=_positions(model))
         folder = Path(out or Path("runs") / f"eval_{Path(model).name}")
         evaluation = _evaluate(config, f"{model} on {choice.label}")

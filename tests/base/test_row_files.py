@@ -69,6 +69,9 @@ def test_a_row_that_is_a_list_of_messages_is_numbered(tmp_path: Path) -> None:
         ("a.csv", b"question,answer\n1,\xff\n", r"a\.csv:2: no readable table in UTF-8"),
         ("a.jsonl.gz", gzip.compress(LINES, mtime=0)[:-9], r"a\.jsonl\.gz: no whole gzip file"),
         ("a.xlsx", b"", r"cannot read \.xlsx"),
+        ("a.jsonl.zst", b"", r"cannot read \.zst.* \(unpack it, or pack it with gzip\)"),
+        ("data-00000-of-00001.arrow", b"", r"\(the folder that `datasets` saved is read as a whole: "),
+        ("a.json", b'[{"a": 1},\n{"a": 2},\n]', r"a\.json:3: no valid JSON: .* \(take out the comma before it\)"),
     ],
 )
 def test_damage_is_named(name: str, content: bytes, words: str, tmp_path: Path) -> None:
@@ -101,6 +104,9 @@ def test_the_index_that_pandas_writes_is_no_column(tmp_path: Path) -> None:
 def test_what_programs_write_by_mistake_is_named(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{'question': '1+1?'}\n")
     assert "write rows with json.dumps" in next(read_rows(tmp_path / "rows.jsonl")).problem
+    for joined in ('{"a": 1},\n{"a": 2}', '{"a": 1}{"a": 2}'):
+        (tmp_path / "rows.jsonl").write_text(joined)
+        assert "one row stands on each line, with nothing behind it" in next(read_rows(tmp_path / "rows.jsonl")).problem
     (tmp_path / "rows.json").write_text('{"train": [{"question": "1+1?"}], "test": []}')
     with pytest.raises(RowFileError, match=r"several splits: write them to a folder, as train\.json, test\.json"):
         list(read_rows(tmp_path / "rows.json"))

@@ -65,6 +65,31 @@ def test_a_subset_is_a_folder_in_the_data_set(tmp_path: Path) -> None:
         split_readers(str(tmp_path), "mian")
 
 
+CARD = """---
+license: mit
+configs:
+- config_name: main
+  data_files:
+  - {split: train, path: main/train-*}
+  - {split: test, path: [main/test-0.jsonl]}
+- config_name: socratic
+  data_files: data/socratic*
+---
+# Sums
+"""
+
+
+def test_configurations_that_a_card_describes_are_data_sets_of_their_own(tmp_path: Path) -> None:
+    lay(tmp_path, "main/train-0.jsonl", "main/test-0.jsonl", "data/socratic.jsonl")
+    (tmp_path / "README.md").write_text(CARD)
+    with pytest.raises(RowFileError, match=r"name one of them with subset \(main, socratic\)"):
+        split_readers(str(tmp_path))
+    assert files(tmp_path, "main") == {"train": ["main/train-0.jsonl"], "test": ["main/test-0.jsonl"]}
+    assert files(tmp_path, "socratic") == {"socratic": ["data/socratic.jsonl"]}
+    (tmp_path / "README.md").write_text(CARD.replace("config_name: main", "config_name: default"))
+    assert list(files(tmp_path)) == ["socratic", "test", "train"]
+
+
 def test_a_damaged_saved_data_set_is_named(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     (tmp_path / "state.json").write_text("{}")

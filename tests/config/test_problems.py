@@ -42,6 +42,11 @@ WRONG = [
     ("policy: {hidden_sizes: '(64,32)'}", 'each entry a whole number, not the text "(64,32)".', "Write [64, 32]."),
     ("policy: {hidden_sizes: wide}", 'each entry a whole number, not the text "wide".', "For example: [8, 8]."),
     ("run: {name: [a]}", "run.name must be text, not the list", "Write a, without brackets."),
+    (
+        "sft: {data: [a.jsonl, b.jsonl]}",
+        "sft.data must be text (or null), not the list",
+        "a folder, which is read as a",
+    ),
     ("run: {name: 7}", "run.name must be text, not 7.", 'Put it in quotes: "7".'),
     ("learner: {backend: torhc}", "must be one of torch, fsdp, megatron", "Did you mean torch?"),
     ("policy: {lora: 8}", "policy.lora is a section, not 8.", "Write its keys under it"),

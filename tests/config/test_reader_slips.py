@@ -34,6 +34,15 @@ from rlinf.config.loading import resolve
         ("run: {seed: 3, seed: 4}\n", "run.seed is written twice, on line 2."),
         ("env: {kwargs: {? [a, b] : 1}}\n", "a list or a mapping cannot be a key."),
         ("run: {name: '${now:%Y}'}\n", "There are oc.env, oc.select, int_div, multiply, not, subtract."),
+        ("run: {dir: runs/${run.name}}\n", "Put the ${...} in double quotes"),
+        ("run:\n  name: a\nrun: {seed: 3  # three}\nenv: {num_envs: 4}\n", "The comment hides the closing }"),
+        ('run: {dir: "C:\\Users\\me"}\n', "Put it in single quotes"),
+        (
+            "run: {name: \u201ca b\u201d}\n",
+            'YAML takes the quotation marks of \u201ca b\u201d for letters. Write "a b".',
+        ),
+        ("learner: {optimizer: {lr: 1e\u22125}}\n", "Type it again: it holds U+2212 (MINUS SIGN)."),
+        ("run:\n\u00a0\u00a0seed: 3\n  name: a\n", "the line holds U+00A0 (NO-BREAK SPACE)"),
         ("run: {dir: ''}\n", "run.dir: '' is no folder of a run."),
         ("run: {dir: /}\n", "run.dir: '/' is no folder of a run."),
     ],
@@ -134,3 +143,12 @@ def test_the_file_of_a_run_means_the_run_in_its_folder(minimal: Path) -> None:
     assert resolved.config.facts.run_dir == str(moved)
     assert any("goes on" in note for note in resolved.notes)
     assert load(moved / "config.yaml", ["run.dir=other"]).facts.run_dir == "other"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("rows.jsonl", '{"a": 1}\n{"a": 2}\n'), ("run.toml", '[run]\nname = "a"\n')]
+)
+def test_a_file_of_another_kind_is_named(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    assert f"this is a {file.suffix} file, not a YAML file. Give the YAML file of a run" in mistakes(file)

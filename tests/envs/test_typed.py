@@ -64,6 +64,11 @@ def _made(
         ("text", None, r"text must be text, not null \(# begins a comment in YAML: a value with # needs quotes\)"),
         ("text", False, r"text must be text, not the switch false \(yes, no, on and off are switches"),
         ("maybe", {"Be": True}, r"maybe must be text or null, not the mapping {'Be': True} \(a colon and a space"),
+        (
+            "text",
+            ["a", "b"],
+            r"text must be text, not \['a', 'b'\] \(one is read: several files of data go into a folder",
+        ),
         ("text", 12, r"text must be text, not 12 \(put it in quotes\)"),
         ("count", 2.5, r"count must be a whole number, not 2.5$"),
         ("count", True, r"count must be a whole number, not the switch true$"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -314,6 +315,15 @@ COMMANDS = {
     "M=a/b; run x.m=${M##*/} x.k=${#M} x.l=1\n": {"x.m=...", "x.k=...", "x.l=1"},
     'run x.m=$MODEL x.n=$1 $EXTRA "$@" x.o=${O:-} x.p=$((64 * ${P:-2}))\n': {"x.m=$MODEL", "x.n=$1", "x.o=", "x.p=128"},
     "run x.a=1 \\\n  # x.b=2 \\\n  x.c=3 \\\n  x.d=4 # words \\\n  x.e=5\n": {"x.a=1", "x.c=3", "x.d=4", "x.e=5"},
+    'go() {\n  run x.a=$1 x.b="${2:-7}"\n}\ngo 1\ngo 3 4 &\n': {"x.a=1", "x.b=7", "x.a=3", "x.b=4"},
+    'function go { local A="$1"; shift\n run x.a=$A x.b=$1 "$@"\n}\ntime go 1 2 x.c=3 | tee log\n': {
+        "x.a=1",
+        "x.b=2",
+        "x.c=3",
+    },
+    "go()\n{\n run x.a=${A:-5}\n}\nusage() { echo x.h=1; }\nA=2; go\n": {"x.a=2", "x.h=1"},
+    "go() { run x.a=$1; }\n": {"x.a=$1"},
+    'A=2\nsrun --nodes=1 bash -lc "run x.a=$A \\\n  x.b=3"\n': {"x.a=2", "x.b=3"},
     "\ufeffrun x.a='#1' \\\r\n x.b=2\r\n": {"x.a=#1", "x.b=2"},
 }
 
@@ -326,6 +336,17 @@ def test_habits_of_shell_scripts(tmp_path: Path, text: str) -> None:
     assert {word.text for word in words if word.text.startswith("x.")} == COMMANDS[text]
     assert all(word.known is ("..." not in word.text and "$" not in word.text) for word in words)
     assert len(remarks) == text.count("for ") + text.count("# ")
+
+
+def test_typographic_quotation_marks_are_plain_ones(tmp_path: Path) -> None:
+    (tmp_path / "vars.sh").write_text("N=4\n")
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "source ./vars.sh\n. gone.sh\nA=\u201ca b\u201d\nrun x.a=\u2018c d\u2019 x.b=$A x.n=$N\n", encoding="utf-8"
+    )
+    words = words_of(script, {}, remarks := [])
+    assert {word.text for word in words if "=" in word.text} == {"x.a=c d", "x.b=a b", "x.n=4"}
+    assert [line.rpartition(": ")[0] for line in remarks] == [str(script), f"{script}:2: gone.sh is not here"]
 
 
 def test_the_first_of_two_commands_is_read(tmp_path: Path) -> None:
@@ -367,6 +388,44 @@ def test_habits_of_scripts(tmp_path: Path) -> None:
     assert ours["policy.path"] == "m"
     script.write_text("from trl import GRPOTrainer\nGRPOTrainer(model='m', reward_funcs=f, args=parsed)\n")
     assert [line for line in imported("trl", script).source.remarks if "`parsed` comes from the command line" in line]
+
+
+NOTEBOOK = """!pip install trl
+SIZE = "1.5B"
+MODEL = "Q/" + "Qwen"
+o = "runs"
+o = f"{o}/more"
+model, tokenizer = FastLanguageModel.from_pretrained(model_name=f"{MODEL}-{SIZE}", max_seq_length=1024)
+model = FastLanguageModel.get_peft_model(model, r=32, random_state=3407)
+%time trainer = None
+GRPOTrainer(model, f, args=GRPOConfig(learning_rate=5e-6 if SIZE == "7B" else 3e-6,
+     use_vllm=True if SIZE else 0, output_dir=o))
+"""
+
+
+def test_notebooks_are_read_with_texts_of_known_parts(tmp_path: Path) -> None:
+    cells = [{"cell_type": "markdown", "source": ["# Trains"]}, {"cell_type": "code", "source": NOTEBOOK}]
+    notebook = tmp_path / "train.ipynb"
+    notebook.write_text(json.dumps({"cells": cells, "nbformat": 4}))
+    sheet = imported("trl", notebook)
+    ours = values(sheet)
+    assert (ours["policy.path"], ours["policy.lora.rank"]) == ("Q/Qwen-1.5B", 32)
+    assert ours["learner.optimizer.lr"] == 3e-6
+    assert [line for line in sheet.decide if "use_vllm" in line]
+    notebook.write_text("{}")
+    with pytest.raises(UserError, match="is no notebook"):
+        imported("trl", notebook)
+
+
+def test_rows_and_rewards_of_verl_are_taken_as_they_are(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "python -m verl.trainer.main_ppo data.train_files=t.parquet actor_rollout_ref.rollout.n=4 "
+        "custom_reward_function.path=own/r.py\n"
+    )
+    sheet = imported("verl", script)
+    assert [line for line in sheet.decide if "{custom: {'r:compute_score': 1.0}}" in line]
+    assert not [line for line in sheet.differs if "answer column" in line]
 
 
 def test_defaults_of_a_command_line_are_read(tmp_path: Path) -> None:

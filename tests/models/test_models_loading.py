@@ -13,10 +13,11 @@ from language_models import tiny
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from rlinf.base.errors import UserError
 from rlinf.data.messages import SamplingParams
 from rlinf.learners.shards import SafetensorsFolder
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.models.checkpoint_files import without_weights
+from rlinf.models.checkpoint_files import require_trainable, without_weights
 from rlinf.models.finite_weights import require_finite
 from rlinf.models.loading import PolicyError, load_causal_lm, load_tokenizer
 from rlinf.models.tokenizer import train_tokenizer
@@ -100,7 +101,7 @@ def test_pointers_of_git_lfs_are_named(saved: Path, tmp_path: Path) -> None:
     shutil.copytree(saved, path)
     (path / "model.safetensors").write_bytes(POINTER)
     sentence = f"{path} holds pointers of Git LFS instead of model.safetensors: run `git lfs pull` there"
-    assert without_weights(str(path)) == sentence
+    assert without_weights(str(path)) == (sentence, "")
     with pytest.raises(PolicyError, match=r"no causal language model .*git lfs pull"):
         load_causal_lm(str(path))
     (path / "tokenizer.json").write_bytes(POINTER)
@@ -152,12 +153,50 @@ def test_adapters_alone_and_with_their_model_are_refused(saved: Path, tmp_path: 
 
 def test_the_folder_that_was_meant_is_named(saved: Path, tmp_path: Path) -> None:
     assert without_weights(f"{saved}/model.safetensors") == (
-        f"{saved}/model.safetensors is a file, and a model is a folder: name {saved}"
+        f"{saved}/model.safetensors is a file, and a model is a folder: name {saved}",
+        f"Write {saved}.",
     )
     for inside in ("trained/checkpoint-500", "cached/snapshots/abc"):
         shutil.copytree(saved, tmp_path / inside)
         outer = tmp_path / inside.partition("/")[0]
-        assert str(without_weights(str(outer))).endswith(f"is missing; there is a model in {tmp_path / inside}")
+        problem = without_weights(str(outer))
+        assert problem is not None
+        assert problem.what.endswith(f"is missing; there is a model in {tmp_path / inside}")
+        assert problem.fix == f"Write {tmp_path / inside}."
+
+
+def test_weights_that_are_cut_short_or_of_another_layout_are_named(saved: Path, tmp_path: Path) -> None:
+    assert without_weights(str(saved)) is None
+    shutil.copytree(saved, tmp_path / "model")
+    file = tmp_path / "model" / "model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    assert f"{file} is cut short: it has {len(whole) // 2:,} bytes" in str(without_weights(str(tmp_path / "model")))
+    file.unlink()
+    (tmp_path / "model" / "model_world_size_2_rank_0.pt").touch()
+    assert "verl.model_merger" in str(without_weights(str(tmp_path / "model")))
+
+
+def test_a_tokenizer_that_is_not_there_and_code_of_a_model_are_named(saved: Path, tmp_path: Path) -> None:
+    shutil.copytree(saved, tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    with pytest.raises(PolicyError, match=r"it has none of tokenizer\.json, .* in policy\.tokenizer\.path"):
+        load_tokenizer(str(tmp_path / "model"))
+    own = {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "own.Own"}}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(own))
+    with pytest.raises(PolicyError, match=r"its model is code of its own \(auto_map\)"):
+        load_causal_lm(str(tmp_path / "model"))
+
+
+def test_quantised_weights_are_not_trained(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"quantization_config": {"quant_method": "gptq"}}')
+    with pytest.raises(
+        UserError, match=r"is quantised \(gptq\), and such weights are not trained: name the checkpoint"
+    ):
+        require_trainable(str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    require_trainable(str(tmp_path))
+    require_trainable(None)
 
 
 def test_a_tokenizer_that_names_the_class_of_another_family_keeps_its_own_rules(tmp_path: Path) -> None:

@@ -50,7 +50,10 @@ def test_layouts_give_the_same_pair(row: dict[str, Any], tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"prompt": "2 + 2?", "response": "4"}, r"pairs\.jsonl:1: a pair has chosen and rejected; the row has prompt"),
+        (
+            {"prompt": "2 + 2?", "response": "4"},
+            r"pairs\.jsonl:1: sft\.loss: dpo reads pairs, with chosen and rejected; the row has prompt",
+        ),
         ({"chosen": [*QUESTION, *answer("4")], "rejected": answer("5")}, "the assistant speaks first"),
         (
             {"chosen": [*QUESTION, *answer("4")], "rejected": [{"role": "user", "content": "3 + 3?"}, *answer("5")]},

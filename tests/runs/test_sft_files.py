@@ -117,6 +117,11 @@ def test_without_a_template_turns_stand_on_lines_and_end_with_the_end_token(tmp_
         ({"messages": [TALK[1], {"role": "assistent", "content": "4"}]}, r"assistent \(did you mean assistant\?\)"),
         ({"messages": [{"rol": "user", "content": "4"}]}, r"message 1 has no role: it has rol \(did you mean role\?\)"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "must be text that is not empty"),
+        (
+            {"messages": [{"role": "user", "contents": "4"}]},
+            r"message 1 has no content: .* contents \(did you mean content",
+        ),
+        ({"prompt": "2?", "chosen": "2", "rejected": "3"}, r"has chosen and rejected: set sft\.loss: dpo"),
         ({"mesages": TALK}, r"the row has mesages \(did you mean messages\?\)"),
         ({"messages": TALK[2:]}, "the assistant speaks first"),
         ({"prompt": "2 + 2?", "response": "  "}, "must be text that is not empty"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 from functools import lru_cache
 
@@ -18,6 +19,8 @@ _SIGNS = {
     "φ": r"\phi ", "ω": r"\omega ",
     "⟨": r"\langle ", "⟩": r"\rangle ", "≈": r"\approx ",
     "\u00a0": " ", "\u202f": " ", "\u2009": " ", "，": ",", "（": "(", "）": ")",
+    "∖": r"\setminus ", "ℝ": r"\mathbb{R}",
+    **{chr(ord(letter) + 0xFEE0): letter for letter in string.ascii_letters},  # of full width
 }  # fmt: skip
 
 _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -50,6 +53,7 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\mathrm\s*\{?\s*e\s*\}", "e"),
         (r"(?<![A-Za-z\\])(sq|ft|in|cm|mm|km|kg|oz|lbs?|mi|hrs?|min|sec|yds?)\.(?!\w)", r"\1"),
         (r"^(?:[Oo]ption|[Cc]hoice)\s+(?=\W?[A-J]\b)", ""),
+        (r"(?<=\d)\s*\^\s*\{?\s*(?:\\(?:text|mathrm|textrm)\s*\{)?(st|nd|rd|th)(?![A-Za-z])\s*\}{0,2}", r"\1"),
         (r"\*\*", "^"),
         (r"(?<![\\A-Za-z])(?:infinity|infty|oo)(?![A-Za-z])", r"\\infty "),
         (r"(?<![\\A-Za-z])pi(?![A-Za-z])", r"\\pi "),

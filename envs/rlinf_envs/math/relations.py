@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
 
 from rlinf_envs.arithmetic import exact_value, from_latex
 from rlinf_envs.math.structure import Container, container
@@ -16,6 +18,11 @@ _MEMBER = re.compile(rf"^{_VARIABLE}\s*\\in(?![A-Za-z])\s*(.+)$", re.DOTALL)
 _RELATION = re.compile(r"(\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>)")
 _UNION = re.compile(r"\\cup(?![A-Za-z])|(?<![A-Za-z\\])(?:or|U)(?![A-Za-z])|\\lor(?![A-Za-z])")
 _BOTH = re.compile(r"(\s*,?\s*(?<![A-Za-z\\])and(?![A-Za-z])|\\(?:land|wedge|cap)(?![A-Za-z])|,)")
+_REALS = r"\\mathbb\s*\{?\s*R\s*\}?"
+_SET_OF = re.compile(rf"^\\\{{\s*{_VARIABLE}(?:\s*\\in\s*{_REALS})?\s*(?:\\mid(?![A-Za-z])|\||:)(.+)\\\}}$", re.DOTALL)
+_BUT = re.compile(
+    rf"^(?:{_REALS}\s*(?:\\setminus(?![A-Za-z])|\\|-)\s*\\\{{(.+)\\\}}|{_VARIABLE}\s*\\ne(?![A-Za-z])(.+))$", re.DOTALL
+)
 _LONE_VARIABLE = re.compile(rf"^{_VARIABLE}$")
 
 
@@ -34,12 +41,36 @@ def without_member(text: str) -> str:
 
 
 def intervals(text: str) -> list[Container] | None:
-    """Read ``text`` as a union of intervals, written as intervals or as inequalities in one variable; else None."""
+    """Read ``text`` as a union of intervals, also of a set of numbers with a condition; else None.
+
+    Intervals are written as such, or as inequalities in one variable, or by the points that they leave out.
+    """
+    described = _SET_OF.match(text)
+    text = described.group(1).strip() if described else text
+    but = _BUT.match(text)
+    if but is not None:
+        return _between(_in_order((but.group(1) or but.group(2)).split(",")))
     parts = [_interval(without_member(part.strip())) for part in _UNION.split(text)]
     results = [part for part in parts if part is not None]
     if results and len(results) == len(parts):
         return results
     return _both(text)
+
+
+def _in_order(points: Sequence[str]) -> list[str] | None:
+    """Return the points in their order; None if one has no exact value."""
+    values = [exact_value(from_latex(point.strip())) for point in points]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return [point.strip() for _, point in sorted(zip(known, points, strict=True))]
+
+
+def _between(points: list[str] | None) -> list[Container] | None:
+    """Return the intervals that lie between the points, and below and above them."""
+    if points is None:
+        return None
+    return [Container("(", ")", pair) for pair in itertools.pairwise([r"-\infty", *points, r"\infty"])]
 
 
 def _both(text: str) -> list[Container] | None:

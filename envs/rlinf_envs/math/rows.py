@@ -391,6 +391,8 @@ def _text(result: tuple[str, Any], role: str) -> str:
 
 def _inner(name: str, value: Any) -> str:
     """Names a way into an object or a list."""
+    if isinstance(value, bool):
+        return " (write what a response is to answer, such as yes or no)"
     if isinstance(value, Mapping) and value:
         return f" (dots reach into it: {name}.{next(iter(value))})"
     return f" (numbers reach into it: {name}.0)" if isinstance(value, list) and value else ""

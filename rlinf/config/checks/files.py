@@ -11,7 +11,7 @@ from rlinf.base.row_files import SUFFIXES
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text
 from rlinf.config.problems import Origin
-from rlinf.models.checkpoint_files import without_weights
+from rlinf.models.checkpoint_files import DOWNLOAD, without_weights
 
 # The hub's names of repositories: one owner, one name. Whether it exists, the download shows.
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -66,18 +66,18 @@ def _exists(context: Context, key: str, written: object, on_hub: bool = True) ->
 
 
 def _has_weights(context: Context, key: str, path: str | None) -> None:
-    wrong = None if path is None else without_weights(path)
-    if path is None or wrong is None:
+    if path is None:
+        return
+    wrong = without_weights(path)
+    if wrong is None:
         return
     exported = Path(path) / "policy"  # of a run
-    fix = "Download the checkpoint again."
-    if Path(path).expanduser().is_file():
-        fix = f"Write {Path(path).parent}."
-    elif key == "policy.path" and is_text(context.config):
-        fix += " Random weights of its shape are made by policy.architecture, instead of policy.path."
-    elif key == "policy.path":
-        fix = "Name the folder that a run has exported: RUN/policy."
-    context.error(key, f"{key}: {wrong}.", f"Did you mean {exported}?" if exported.expanduser().is_dir() else fix)
+    fix = wrong.fix
+    if fix == DOWNLOAD and key == "policy.path":
+        own = "Name the folder that a run has exported: RUN/policy."
+        random = f"{fix} Random weights of its shape are made by policy.architecture, instead of policy.path."
+        fix = random if is_text(context.config) else own
+    context.error(key, f"{key}: {wrong.what}.", f"Did you mean {exported}?" if exported.expanduser().is_dir() else fix)
 
 
 def _is_local(path: str) -> bool:

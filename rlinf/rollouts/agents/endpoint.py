@@ -113,11 +113,11 @@ class Endpoint:
             raise BadRequest("token_ids must be a list of integers that is not empty")
         # A model may embed more tokens than its tokenizer has, and draw them.
         drawn = {token for call in episode.calls for token in call.completion.token_ids}
-        unknown = [token for token in ids if not 0 <= token < self._renderer.vocabulary and token not in drawn]
+        tokens = len(self._renderer.tokenizer)
+        unknown = [token for token in ids if not 0 <= token < tokens and token not in drawn]
         if unknown:
             raise BadRequest(
-                f"token_ids: {str(unknown[0])[:40]} is no token of the policy, whose ids go from 0 to "
-                f"{self._renderer.vocabulary - 1}"
+                f"token_ids: {str(unknown[0])[:40]} is no token of the policy, whose ids go from 0 to {tokens - 1}"
             )
         done = await self._answered(episode, tuple(ids), params.get("max_tokens"), params.get("stop"))
         content = [

@@ -14,6 +14,7 @@ from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.tasks.order import TaskOrder
 from rlinf.rollouts.text.to_batch import imitation_batch
+from rlinf.rollouts.text.tokens.chat_template import rendered_before
 from rlinf.rollouts.text.tokens.picture_tokens import left_out, rendered_with_pictures
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.stop_texts import ended
@@ -158,6 +159,9 @@ class ConversationEncoder:
         lost = left_out(opening, [message.for_template() for message in messages[: answers[0]]])
         if lost is not None:
             raise _left_out(conversation, f"the words of the {lost['role']}", lost["content"])
+        for message in messages[: answers[0]]:
+            if (wrong := rendered_before(message.content, self._renderer.asking)) is not None:
+                raise ConversationError(f"{conversation.place}: {wrong}")
         parts.append((self._ids(opening), False))
         for position, following in zip(answers, [*answers[1:], None], strict=True):
             message, whole = messages[position], messages[: position + 1]

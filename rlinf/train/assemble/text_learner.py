@@ -12,6 +12,7 @@ from rlinf.cluster import Cluster, RankInfo, Starting, WorkerGroup
 from rlinf.config import Config
 from rlinf.data.messages import SamplingParams
 from rlinf.interfaces import Learner
+from rlinf.models.checkpoint_files import require_trainable
 from rlinf.schema import LoraConfig, OffloadConfig
 from rlinf.train.assemble.conversations import policy_reader
 from rlinf.train.assemble.learner import join_group, torch_learner
@@ -47,7 +48,8 @@ def start_learner(setup: ResolvedRun, cluster: Cluster, tokenizer_path: str) -> 
 
 
 def begin_learner(setup: ResolvedRun, cluster: Cluster, tokenizer_path: str) -> Starting:
-    """Begin to start the ranks of the learner."""
+    """Begin to start the ranks of the learner. Raise UserError if its weights are quantised."""
+    require_trainable(setup.config.policy.path)
     size = setup.groups["learner"]
     return cluster.begin(
         "learner",

@@ -80,3 +80,21 @@ def test_a_run_instead_of_what_it_exported_is_named(tmp_path: Path) -> None:
     folder_with(run / "policy", "model.safetensors")
     message = mistakes(recipe(tmp_path, policy={"architecture": None, "path": str(run)}))
     assert f"Did you mean {run / 'policy'}?" in message
+
+
+def test_shards_without_their_index_are_refused(tmp_path: Path) -> None:
+    model = folder_with(tmp_path / "model", *SHARDS)
+    message = mistakes(recipe(tmp_path, policy={"architecture": None, "path": str(model)}))
+    assert "holds only a part of its weights: model.safetensors.index.json is missing." in message
+
+
+@pytest.mark.parametrize("prefix", ["_orig_mod.", "module.", "base_model.model.", ""])
+def test_tensors_named_by_a_wrapper_are_refused(tmp_path: Path, prefix: str) -> None:
+    model = folder_with(tmp_path / "model")
+    header = json.dumps({f"{prefix}model.norm.weight": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}).encode()
+    (model / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"\0")
+    file = recipe(tmp_path, policy={"architecture": None, "path": str(model)})
+    if prefix:
+        assert f"the names of all tensors of {model} begin with {prefix!r}." in mistakes(file)
+    else:
+        assert load(file).policy.path == str(model)

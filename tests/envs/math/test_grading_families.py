@@ -189,6 +189,21 @@ ANSWERS: dict[str, Family] = {
             ["]1,2[", "1<x<2", "x>1 and x<2", "x>1, x<2", r"x>1\land x<2", "2>x>1"],
             ["[1,2]", "]1,2]", "[1,2[", "x>1 or x<2", "x<1 and x>2", "x>1", r"x\ge 1, x<2"],
         ),
+        (
+            r"(-\infty,0)\cup(0,\infty)",
+            [r"\mathbb{R}\setminus\{0\}", r"ℝ ∖ \{0\}", r"x\ne 0", r"\{x\in\mathbb{R}\mid x\ne 0\}"],
+            [r"\mathbb{R}", r"\mathbb{R}\setminus\{1\}", r"\mathbb{Z}\setminus\{0\}", r"\{0\}", r"x = 0"],
+        ),
+        (
+            r"\mathbb{R}\setminus\{2,-2\}",
+            [r"(-\infty,-2)\cup(-2,2)\cup(2,\infty)", r"\mathbb{R} - \{-2,2\}"],
+            [r"(-\infty,-2)\cup(2,\infty)", r"x\ne 2"],
+        ),
+        (
+            r"(2,\infty)",
+            [r"\{x\mid x>2\}", r"\{x : x>2\}", r"\{ x \in \mathbb{R} | 2<x \}"],
+            [r"\{x\mid x>3\}", r"\{n\in\mathbb{Z}\mid n>2\}", r"\{2\}"],
+        ),
         ("[1,2)", ["[1,2[", r"x\ge 1, x<2", r"1\le x<2"], ["]1,2[", "x>1, x<2", r"x\ge 2, x<1"]),
         (
             r"(-\infty,1)\cup(2,\infty)",
@@ -244,7 +259,8 @@ ANSWERS: dict[str, Family] = {
             ["one thousand two hundred", "two hundred and five thousand one"],
         ),
         ("five", ["5", "Five"], ["6", "six"]),
-        ("2nd", ["second", "2", "Second"], ["3rd", "first", "third"]),
+        ("A", ["Ａ"], ["Ｂ"]),
+        ("2nd", ["second", "2", "Second", "2^{nd}", r"2^{\text{nd}}"], ["3rd", "first", "third", "2^{n}"]),
         ("does not exist", ["DNE", r"\text{DNE}", "Does not exist."], ["0", r"\infty", "undefined"]),
         (
             "no solution",

@@ -134,6 +134,7 @@ def test_one_system_message_is_the_system_prompt_and_several_are_refused(tmp_pat
             {"prompt": [*MESSAGES, {"role": "assistant", "content": "7"}], "answer": "7"},
             r"it has the roles user, assistant",
         ),
+        ({"question": "q", "answer": True}, r"must be text, got bool \(write what a response is to answer"),
         ({"prompt": {"text": "q"}, "answer": "7"}, r"must be text, got dict \(dots reach into it: prompt\.text\)"),
     ],
 )
@@ -197,13 +198,9 @@ def test_prompts_may_be_messages_and_lie_within_fields(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", [json.dumps, str])
 def test_messages_in_a_cell_of_a_table_are_the_question(write: Any) -> None:
-    rows = tasks_of(
-        [Record("rows:1", {"prompt": write(MESSAGES), "answer": "7"})],
-        Fields(),
-        default_domain="math",
-        on_bad_row="error",
-    )
-    assert [task.question for task in rows.tasks] == ["3 + 4?"]
+    cells = {"prompt": write(MESSAGES), "reward_model": write({"style": "rule", "ground_truth": "7"})}
+    rows = tasks_of([Record("rows:1", cells)], Fields(), default_domain="math", on_bad_row="error")
+    assert [(task.question, task.answer) for task in rows.tasks] == [("3 + 4?", "7")]
     broken = [Record("rows:1", {"prompt": str(MESSAGES)[:-3], "answer": "7"})]
     with pytest.raises(DatasetError, match=r"rows:1: the question field 'prompt' holds chat messages as a text"):
         tasks_of(broken, Fields(), default_domain="math", on_bad_row="error")

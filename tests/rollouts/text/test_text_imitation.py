@@ -195,6 +195,12 @@ def test_words_that_a_template_leaves_out_are_not_lost() -> None:
         taught(deaf, {"messages": talk})
 
 
+def test_a_prompt_that_was_rendered_before_is_refused() -> None:
+    rendered = "<|im_start|>user\n1 + 2?<|im_end|>\n<|im_start|>assistant\n"
+    with pytest.raises(ConversationError, match=r"rows:1: a prompt has been through a chat template before"):
+        taught(CHATML, {"prompt": rendered, "completion": "3"})
+
+
 def test_a_call_ends_at_a_mark_that_is_special_under_no_name() -> None:
     made = tokenizer(TOOLS)
     from transformers import PreTrainedTokenizerFast

@@ -54,3 +54,20 @@ def text_start(tokenizer: Any) -> tuple[int, ...]:
     whole = tokenizer.encode("question", add_special_tokens=True)
     count = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
     return tuple(whole[:count])
+
+
+def rendered_before(words: str, asking: str) -> str | None:
+    """Describe in a sentence words that a chat template has rendered before; None for all else.
+
+    ``asking``: what the template writes between the user's words and an answer, empty if that tells nothing.
+
+    >>> rendered_before("1 + 1?<end><assistant>", "<end><assistant>")[:48]
+    'a prompt has been through a chat template before'
+    >>> rendered_before("1 + 1?", "<end><assistant>")
+    """
+    if not asking or asking not in words:
+        return None
+    return (
+        f"a prompt has been through a chat template before: it holds {asking!r} ({words[:60]!r}). Give its bare words, "
+        "or set data.chat_template: never."
+    )

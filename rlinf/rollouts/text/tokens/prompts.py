@@ -11,7 +11,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.time_limit import TimeLimitError
 from rlinf.data.messages import Completion
 from rlinf.data.pictures import pictures_of, replaced
-from rlinf.rollouts.text.tokens.chat_template import text_start
+from rlinf.rollouts.text.tokens.chat_template import rendered_before, text_start
 from rlinf.rollouts.text.tokens.decoding import ResponseText
 from rlinf.rollouts.text.tokens.picture_tokens import left_out, picture_tokens, rendered_with_pictures
 from rlinf.rollouts.text.tokens.response_templates import form_for, has_response_template
@@ -132,7 +132,19 @@ class PromptRenderer:
                 f"data.chat_template: the tokenizer's template leaves the words of the {lost['role']} out "
                 f"({replaced(lost['content'], '')[:60]!r}). Set {fix}, or take a model with another template."
             )
+        if (wrong := rendered_before(observation, self.asking)) is not None:
+            raise ChatTemplateError(f"data.chat_template: {wrong}")
         return text
+
+    @functools.cached_property
+    def asking(self) -> str:
+        """The template's words between the user's and the policy's answer; empty if they hold no mark."""
+        try:
+            text = self._apply([_QUESTION], prompt=True) if self.chat else ""
+        except ChatTemplateError:
+            return ""
+        asking = text.rpartition(_PROBE)[2].removesuffix(opened_thoughts(text)).strip()
+        return asking if self._marks_in(asking) else ""
 
     def continuation(
         self, observation: str, role: str = "user", *, after: int | None = None, response: str = ""
@@ -435,11 +447,6 @@ class PromptRenderer:
         """The mark behind an answer that is the conversation's last message."""
         rest = self._after_answer([_QUESTION, _message("assistant", _ANSWER)], prompt=False)
         return next(iter(self._marks_in(rest)), None)
-
-    @functools.cached_property
-    def vocabulary(self) -> int:
-        """The number of tokens, whose ids count from 0."""
-        return len(self.tokenizer)
 
     @functools.cached_property
     def marks(self) -> frozenset[int]:

@@ -207,6 +207,15 @@ def test_a_template_may_strip_and_escape_what_it_is_given() -> None:
     assert PromptRenderer(words).opening("?!") == '"?!"'
 
 
+def test_a_prompt_that_was_rendered_before_is_not_rendered_again() -> None:
+    bare = PromptRenderer(tokenizer(MARKED))
+    rendered = bare.opening("1 + 1?")
+    with pytest.raises(ChatTemplateError, match=r"through a chat template before: it holds '<end>.*assistant'"):
+        bare.prompt(rendered)
+    assert PromptRenderer(tokenizer(MARKED), chat_template="never").opening(rendered) == rendered
+    assert "What does <end> mean?" in bare.opening("What does <end> mean?")
+
+
 def test_an_empty_template_is_none() -> None:
     assert PromptRenderer(tokenizer("")).opening("1 + 1?") == "1 + 1?"
 
