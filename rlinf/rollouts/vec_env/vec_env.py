@@ -197,7 +197,7 @@ def close_quietly(*envs: gymnasium.Env) -> None:
                     env.close()
                 except DeadlineExceededError:
                     raise
-                except Exception:
+                except (Exception, SystemExit):
                     continue
     except DeadlineExceededError:
         words = f"{name}.close() was cut off: closing took more than {_CLOSE_S:g} s"
