@@ -38,6 +38,7 @@ REPORTED = {
     "obs 1e38": r"an observation whose sum overflows",
     "NaN reward": r"the reward nan",
     "inf reward": r"the reward inf",
+    "huge reward": r"the reward 1e\+39",
     "None reward": r"step\(\) returned the reward None, which is not a number",
     "array reward": r"step\(\) returned the reward array\(\[0\., 0\.\]\), which is not a number",
     "string reward": r"step\(\) returned the reward 'much', which is not a number",

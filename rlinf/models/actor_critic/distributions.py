@@ -19,7 +19,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.data.spaces import ACTION_MASK, SpaceError, category_sizes, share_of_bounds
+from rlinf.data.spaces import ACTION_MASK, SpaceError, coded_categories, share_of_bounds
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
 from rlinf.models.own import is_own, make_own
@@ -81,7 +81,7 @@ class CategoricalHead(ActionHead):
 
     def __init__(self, features: int, space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> None:
         super().__init__()
-        sizes, starts = category_sizes(space)
+        sizes, starts = coded_categories(space)
         self.sizes: list[int] = sizes.tolist()
         self.starts = starts
         self.space = space
@@ -340,6 +340,8 @@ def action_head(
             f"no policy for actions of type {type(space).__name__} ({space}): one Box, Discrete, MultiDiscrete or "
             "MultiBinary is wanted. A gymnasium.ActionWrapper of your own makes it one (env.wrappers: [module:Class])"
         )
+    if 0 in space.shape:
+        raise SpaceError(f"the action space {space} has no numbers: there is nothing to choose")
     if distribution in ("auto", "gaussian"):
         return GaussianHead(features, space, init_log_std)
     if distribution == "squashed_gaussian":

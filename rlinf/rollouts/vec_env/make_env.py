@@ -43,6 +43,11 @@ DRAWS = "draws_observations"
 """An environment with this attribute leaves pictures out of its observations while it is false."""
 
 
+_OWN_STATISTICS = {
+    gymnasium.wrappers.NormalizeObservation: "normalize_observations",
+    gymnasium.wrappers.NormalizeReward: "normalize_rewards",
+}
+_SPACES = ("observation_space", "action_space")
 _BROUGHT_BY = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid", "Fetch": "gymnasium_robotics"}
 """How ids begin that a package registers when it is imported."""
 
@@ -151,6 +156,13 @@ def make_in_time(options: EnvConfig, make: Callable[[EnvConfig], gymnasium.Env] 
 
 def _make_spaces(env: gymnasium.Env, env_id: str) -> None:
     """Reset an environment that has no spaces before. Raise EnvConstructionError if it has none then."""
+    for name in _SPACES:
+        space = getattr(env.unwrapped, name, None)
+        if space is not None and not isinstance(space, gymnasium.Space):
+            kind = f"{type(space).__module__}.{type(space).__qualname__}"
+            raise EnvConstructionError(
+                f"env.id {env_id!r}: its {name} is a {kind}, and must be one of gymnasium.spaces"
+            )
     if not _missing_spaces(env):
         return
     try:
@@ -167,8 +179,7 @@ def _make_spaces(env: gymnasium.Env, env_id: str) -> None:
 
 
 def _missing_spaces(env: gymnasium.Env) -> list[str]:
-    names = ("observation_space", "action_space")
-    return [name for name in names if getattr(env.unwrapped, name, None) is None]
+    return [name for name in _SPACES if getattr(env.unwrapped, name, None) is None]
 
 
 def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructionError:
@@ -178,6 +189,11 @@ def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructio
 def _wrapped(env: gymnasium.Env, wrapper: Wrapper) -> gymnasium.Env:
     name, arguments = (wrapper, {}) if isinstance(wrapper, str) else next(iter(wrapper.items()))
     make = wrapper_class(name)
+    if key := _OWN_STATISTICS.get(make):
+        raise EnvArgumentsError(
+            f"env.wrappers: {name} has statistics of its own in each environment, which neither evaluations nor "
+            f"checkpoints have. Write env.{key}: true instead"
+        )
     if problem := Signature(("the environment",), tuple(arguments), makes=True).misfit(make):
         example = f"{{{name}: {{ARGUMENT: VALUE}}}}"
         raise EnvArgumentsError(f"env.wrappers: {name} {problem}. Arguments are given so: {example}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from gymnasium import spaces
 
 from rlinf.base.errors import UserError
 from rlinf.rollouts.vec_env.make_env import EnvConstructionError, EnvNotFoundError, make_env
+from rlinf.rollouts.vec_env.sync import SyncVecEnv
 from rlinf.rollouts.vec_env.vec_env import close_quietly
 from rlinf.schema import EnvConfig
 
@@ -48,6 +50,43 @@ def test_spaces_of_the_first_reset_are_read() -> None:
 def test_spaces_that_no_reset_makes_are_named() -> None:
     with pytest.raises(EnvConstructionError, match="late_spaces:Late' has no action_space, not even after a reset"):
         make_env(EnvConfig("late_spaces:Late", {"whole": False}))
+
+
+@pytest.mark.parametrize("space", [{"x": spaces.Box(-1, 1, (3,))}, 4])
+def test_spaces_that_are_none_of_gymnasium_are_named(monkeypatch: pytest.MonkeyPatch, space: object) -> None:
+    monkeypatch.setattr(Late, "observation_space", space, raising=False)
+    words = f"its observation_space is a builtins.{type(space).__name__}, and must be one of gymnasium.spaces"
+    with pytest.raises(EnvConstructionError, match=words):
+        make_env(EnvConfig("late_spaces:Late"))
+
+
+class Wandering(gymnasium.Env):
+    """It goes to the folder of its files, and reads one of them by its name."""
+
+    observation_space = spaces.Box(-1, 1, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, folder: str) -> None:
+        os.chdir(folder)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.full(3, float(Path("start.txt").read_text()), np.float32), {}
+
+
+def test_an_environment_has_a_working_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "start.txt").write_text("0.5")
+    monkeypatch.chdir(tmp_path)
+    vec_env = SyncVecEnv(EnvConfig(f"{__name__}:Wandering"), 2, lambda _: Wandering("files" if here() else "."))
+    assert here()
+    assert not vec_env.reset([0, 1], [0, 1])
+    assert vec_env.observations["observation"].tolist() == [[0.5] * 3] * 2
+    assert here()
+
+
+def here() -> bool:
+    return Path("files").exists()
 
 
 MAKERS = """
@@ -108,6 +147,7 @@ def test_what_is_no_single_environment_is_named(makers: Path, name: str, words: 
         ("makers_here:lost", "makers_here:lost gives None, and must return an environment"),
         ("makers_here:Blind", r"Blind could not be constructed: RuntimeError: no camera, at\n.*makers_here.py"),
         ({"RecordVideo": {"video_folder": "films"}}, "RecordVideo could not be constructed: .*render_mode"),
+        ("NormalizeReward", "has statistics of its own .* Write env.normalize_rewards: true instead"),
         ("GrayscaleObservation", "GrayscaleObservation could not be constructed: "),
     ],
 )
