@@ -137,7 +137,8 @@ def _baselines(path: Path, options: Options) -> tuple[Source, str, str | None]:
     if path.suffix == ".py":
         source, algorithm, environment = sb3_script.read(path, options.algorithm)
         return source, algorithm, options.environment or environment
-    raise UserError(f"{path}: Stable-Baselines3's settings are read from a .yml file of RL Zoo or a .py script")
+    fix = f": `jupyter nbconvert --to script {path}` writes one" if path.suffix == ".ipynb" else ""
+    raise UserError(f"{path}: Stable-Baselines3's settings are read from a .yml file of RL Zoo or a .py script{fix}")
 
 
 def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
