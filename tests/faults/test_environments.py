@@ -92,13 +92,22 @@ def test_what_went_wrong_is_said_first_and_shortly(case: str) -> None:
     assert "rlinf/rollouts" not in words, "frames of ours say nothing to the environment's author"
 
 
-def test_the_terminal_shows_one_paragraph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = [f"env.id={env_zoo.ID}", "env.kwargs={case: raises in step}", "env.num_envs=2", "rollout.num_steps=4"]
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("raises in step", "RuntimeError: no such joint"),
+        ("wide reward", "the weights were left as they were. Usual reasons"),
+    ],
+)
+def test_the_terminal_shows_one_paragraph(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str, words: str
+) -> None:
+    given = [f"env.id={env_zoo.ID}", f"env.kwargs={{case: {case}}}", "env.num_envs=2", "rollout.num_steps=4"]
     algorithm = ["algorithm.adv_type=gae", "algorithm.loss_type=actor_critic", "policy.name=actor_critic"]
     file = tmp_path / "zoo.yaml"
     file.write_text("{}\n")
     more = ["cluster.backend=local", f"run.dir={tmp_path / 'run'}", "logging.progress=none", "evaluation.size=0"]
     assert main(["train", str(file), *given, *algorithm, *more]) != 0
     said = "".join(capsys.readouterr())
-    assert "RuntimeError: no such joint" in said
+    assert words in said
     assert "Traceback" not in said

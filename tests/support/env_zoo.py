@@ -54,6 +54,7 @@ REWARDS: dict[str, Any] = {
     "NaN reward": float("nan"),
     "inf reward": float("inf"),
     "huge reward": 1e39,
+    "wide reward": -1e30,
     "None reward": None,
     "array reward": np.zeros(2),
     "string reward": "much",

@@ -149,6 +149,8 @@ class BoxHead(ActionHead):
 
     def __init__(self, space: spaces.Box) -> None:
         super().__init__()
+        if 0 in space.shape:
+            raise SpaceError(f"the action space {space} has no numbers: there is nothing to choose")
         self.space = space
         self.low, self.high = space.low.reshape(-1).astype(np.float64), space.high.reshape(-1).astype(np.float64)
         self.action_shape = (int(np.prod(space.shape)),)
@@ -340,8 +342,6 @@ def action_head(
             f"no policy for actions of type {type(space).__name__} ({space}): one Box, Discrete, MultiDiscrete or "
             "MultiBinary is wanted. A gymnasium.ActionWrapper of your own makes it one (env.wrappers: [module:Class])"
         )
-    if 0 in space.shape:
-        raise SpaceError(f"the action space {space} has no numbers: there is nothing to choose")
     if distribution in ("auto", "gaussian"):
         return GaussianHead(features, space, init_log_std)
     if distribution == "squashed_gaussian":
