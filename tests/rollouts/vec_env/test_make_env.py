@@ -11,12 +11,14 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
 from rlinf.base.errors import UserError
 from rlinf.rollouts.vec_env.make_env import EnvConstructionError, EnvNotFoundError, make_env
 from rlinf.rollouts.vec_env.sync import SyncVecEnv
 from rlinf.rollouts.vec_env.vec_env import close_quietly
+from rlinf.rollouts.vec_env.vectorize import make_vec_env
 from rlinf.schema import EnvConfig
 
 
@@ -83,6 +85,16 @@ def test_an_environment_has_a_working_directory_of_its_own(tmp_path: Path, monke
     assert not vec_env.reset([0, 1], [0, 1])
     assert vec_env.observations["observation"].tolist() == [[0.5] * 3] * 2
     assert here()
+
+
+def test_an_environment_that_sets_the_dtype_of_all_tensors_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Late, "__init__", lambda self: torch.set_default_dtype(torch.float64))
+    monkeypatch.setattr(Late, "whole", True, raising=False)
+    try:
+        with pytest.raises(EnvConstructionError, match=r"calls torch.set_default_dtype \(torch.float64\)"):
+            make_vec_env(EnvConfig("late_spaces:Late", vectorization="sync", step_timeout_s=0.0), 1)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def here() -> bool:
