@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -339,6 +340,8 @@ def _made_by(function: Callable[..., Any], env_id: str, **kwargs: Any) -> gymnas
     made = function(**kwargs)
     if isinstance(made, VectorEnv):
         raise EnvNotFoundError(f"env.id: {env_id} gives a vector environment, and needs a parameter num_envs for that")
+    if inspect.isfunction(made):
+        raise EnvNotFoundError(f"env.id: {env_id} gives a function: let it return the environment that this one makes")
     if not isinstance(made, gymnasium.Env):
         raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {env_id} gives {kind_of(made)}, which"))
     return made

@@ -113,6 +113,9 @@ def plain(**kwargs):
 def nothing():
     Late()
 
+def thunk():
+    return lambda: Late()
+
 def vectors(**kwargs):
     return gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])
 
@@ -145,6 +148,7 @@ def test_a_function_makes_an_environment(makers: Path) -> None:
     [
         ("made", "makes its own: write late_spaces:Late"),
         ("nothing", "gives None, which is no gymnasium environment"),
+        ("thunk", "gives a function: let it return the environment that this one makes"),
         ("vectors", "gives a vector environment, and needs a parameter num_envs"),
     ],
 )
