@@ -326,13 +326,13 @@ def takes_env_as_it_is(options: EnvConfig) -> bool:
 
 def batch_function(env_id: str) -> MakeBatch | None:
     """Return the class or function of ``num_envs`` that `module:name` names; None if the id names no such thing."""
-    found = _own(env_id)
-    if not callable(found) or _is_single(found):
+    entry = _own(env_id)
+    if not callable(entry) or _is_single(entry):
         return None
-    batches = "num_envs" in {one.name for one in own_parameters(found, behind=0)}
-    if isinstance(found, type) and not issubclass(found, VectorEnv) and not batches:
+    batches = "num_envs" in {one.name for one in own_parameters(entry, behind=0)}
+    if isinstance(entry, type) and not issubclass(entry, VectorEnv) and not batches:
         raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {env_id}"))
-    return found if batches or isinstance(found, type) else None
+    return entry if batches or isinstance(entry, type) else None
 
 
 def _made_by(function: Callable[..., Any], env_id: str, **kwargs: Any) -> gymnasium.Env:
