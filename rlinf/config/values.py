@@ -224,7 +224,7 @@ class Builder:
         return {name: self.value(member, child, f"{dotted}.{name}") for name, child in located.branch.items()}
 
 
-def _declared_example(kind: type, name: str) -> str:
+def _declared_example(kind: typing.Any, name: str) -> str:
     """Return the example that the schema has of a key whose values are lists or mappings; empty if it has none."""
     example = kind.__dataclass_fields__[name].metadata.get("facts", KeyFacts()).example
     if not isinstance(example, list | dict):
