@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import faulthandler
 import importlib
 import os
 import sys
@@ -84,6 +85,8 @@ _TRAINING = ("train", "sft", "eval", "sweep", "verify", "backends")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     open_standard_streams()
+    if not faulthandler.is_enabled():  # a crash in native code of an environment shows its Python line
+        faulthandler.enable(sys.__stderr__ or sys.stderr)
     try:
         here = os.getcwd()
     except FileNotFoundError:

@@ -318,3 +318,10 @@ def test_words_of_other_programs_and_values_that_mean_nothing(
     printed = capsys.readouterr()
     assert (ended.value.code or 0) == code
     assert message in printed.out + printed.err
+
+
+def test_a_crash_in_native_code_shows_its_line_of_python() -> None:
+    text = "import ctypes, rlinf.cli\nrlinf.cli.main(['report', 'none'])\nctypes.string_at(0)"
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert "Segmentation fault" in ended.stderr
+    assert 'File "<string>", line 3' in ended.stderr

@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Turn another framework's configuration, command or script into a YAML file for `rlinf train`, and "
         "report what differs in meaning, what is ignored and why, and what is left to decide. Nothing of it is run.",
     )
-    parser.add_argument("peer", choices=list(PEERS), metavar="FRAMEWORK", help=titles)
+    parser.add_argument("peer", type=_peer, choices=list(PEERS), metavar="FRAMEWORK", help=titles)
     parser.add_argument("file", type=Path, metavar="FILE", help="YAML; also .sh (verl, trl), .py and .ipynb (trl, sb3)")
     parser.add_argument(
         "words",
@@ -58,3 +58,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--env", metavar="ID", help="the environment (sb3)")
     parser.add_argument("--algorithm", choices=tuple(DEFAULTS), help="if the file's name does not give it (sb3)")
     return parser
+
+
+def _peer(text: str) -> str:
+    """
+    >>> _peer("Stable-Baselines3"), _peer("TRL")
+    ('sb3', 'trl')
+    """
+    name = text.lower()
+    return "sb3" if name.replace("_", "-") in ("stable-baselines3", "rl-zoo3") else name

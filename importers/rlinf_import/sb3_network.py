@@ -9,16 +9,16 @@ from rlinf_import.sheet import Sheet
 from rlinf_import.written import Code
 
 _ACTIVATIONS = {
-    "Tanh": "tanh",
-    "ReLU": "relu",
-    "SiLU": "silu",
-    "GELU": "gelu",
-    "ELU": "elu",
-    "LeakyReLU": "leaky_relu",
-    "SELU": "selu",
-    "Mish": "mish",
+    "tanh": "tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "gelu": "gelu",
+    "elu": "elu",
+    "leakyrelu": "leaky_relu",
+    "selu": "selu",
+    "mish": "mish",
 }
-"""Classes of `torch.nn` -> `policy.activation`."""
+"""Classes of `torch.nn`, as small letters alone -> `policy.activation`."""
 _ORTHOGONAL = "layers are always orthogonal at first"
 _IGNORED = {
     "full_std": "without use_sde nothing reads it",
@@ -87,8 +87,8 @@ def _option(sheet: Sheet, algorithm: str, name: str, value: object) -> None:
         _layers(sheet, value)
     elif name == "activation_fn":
         given = reference(value).rpartition(".")[2]
-        if given in _ACTIVATIONS:
-            sheet.put("policy.activation", _ACTIVATIONS[given], "policy_kwargs")
+        if activation := _ACTIVATIONS.get(given.lower().replace("_", "")):
+            sheet.put("policy.activation", activation, "policy_kwargs")
         else:
             known = ", ".join(_ACTIVATIONS.values())
             sheet.refuse(f"the activation {given}", f"policy.activation: {known}", "policy_kwargs")

@@ -62,7 +62,7 @@ def read(path: Path, algorithm: str | None) -> tuple[Source, str, str | None]:
     models = [call for call in script.calls(*names) if call.positional or call.named]
     model = models[0] if models else None
     if model is None:
-        kind = f"a script that builds no {' and no '.join(names)}"
+        kind = f"a script that builds no model of Stable-Baselines3, as {names[0]}(...) does"
         raise NotTrainingError(path, kind, "Import the script that builds and trains a model.")
     kind = CLASSES[model.name]
     if kind in MISSING:

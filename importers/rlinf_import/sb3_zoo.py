@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import yaml
+
 from rlinf.base.errors import UserError
 from rlinf.config.names import nearest
 from rlinf.config.problems import Origin
@@ -17,6 +19,7 @@ from rlinf_import.written import Source, document
 
 _SHARED = ("atari", "default")
 """Entries that stand for environments without one of their own."""
+_ORDERED = "!!python/object/apply:collections.OrderedDict"
 _ID = re.compile(r".+-v\d+")
 
 
@@ -30,13 +33,23 @@ def read(path: Path, environment: str | None, algorithm: str | None) -> tuple[So
 
     Raises NotOfferedError for an algorithm that does not exist here, and NotTrainingError for shared defaults.
     """
-    name = algorithm or _algorithm(path)
+    if path.name == "args.yml" and _saved(path):
+        path = path.with_name("config.yml")
+    saved = _saved(path)
+    arguments = (_saved(path.with_name("args.yml")) if saved else None) or {}
+    name = algorithm or str(arguments.get("algo") or _algorithm(path))
     if name in MISSING:
         feature, near = MISSING[name]
         raise NotOfferedError(path, [Missing(feature, path.name, near)])
     if name not in DEFAULTS:
         offered = ", ".join(DEFAULTS)
-        raise UserError(f"{path}: {name} is not offered here: {offered} (--algorithm names it)")
+        named = f"--algorithm {name}" if algorithm else "the name of the file"
+        raise UserError(f"{path}: {named} is no algorithm: --algorithm names it ({offered})")
+    if saved:
+        environment = environment or str(arguments.get("env") or path.parent.name)
+        located = locate(saved, Origin(str(path))).branch
+        assert located is not None
+        return Source(path, dict(located), []), name, environment
     tree = _tree(path)
     held = [entry for entry, located in tree.items() if located.branch is not None]
     if not held:
@@ -56,6 +69,20 @@ def read(path: Path, environment: str | None, algorithm: str | None) -> tuple[So
         raise NotTrainingError(path, f"shared defaults ({environment})", "Name an environment with --env.")
     assert chosen.branch is not None
     return Source(path, dict(chosen.branch), []), name, environment
+
+
+def _saved(path: Path) -> dict[str, object]:
+    """Read what the Zoo writes into a run's folder: an OrderedDict in Python's tags; empty for any other file."""
+    try:
+        first, _, rest = path.read_text(encoding="utf-8").partition("\n")
+        pairs = yaml.safe_load(rest) if first.strip() == _ORDERED else None
+        return dict(pairs[0]) if pairs else {}
+    except (OSError, ValueError, TypeError, LookupError):
+        return {}
+    except yaml.YAMLError as error:
+        raise UserError(
+            f"{path}: a value is no plain YAML: {str(error).splitlines()[0]}. Write the entry yourself"
+        ) from error
 
 
 def _stands_for(entry: str, environment: str) -> bool:

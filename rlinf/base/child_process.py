@@ -21,6 +21,7 @@ from rlinf.base.leftovers import guard, kill_marked, mark
 
 _LIFELINE = "RLINF_LIFELINE"
 """Environment variable with the descriptor that :func:`die_with_parent` watches."""
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _LAST_LINES = 30
 _LISTEN_S = 3.0
 
@@ -131,9 +132,12 @@ class ChildProcess:
             self.kill()
 
     def how_it_ended(self) -> str:
-        """`was killed by SIGKILL` or `ended with exit code 3`; it has ended."""
+        """`was killed by SIGKILL (...)` with the usual reason, or `ended with exit code 3`; it has ended."""
         code = self._process.returncode
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        if code >= 0:
+            return f"ended with exit code {code}"
+        reason = "a crash in native code" if -code in _CRASHES else "out of memory, or by someone"
+        return f"was killed by {signal.Signals(-code).name} ({reason})"
 
     def last_words(self) -> str:
         """Return the last lines that it wrote, as the end of a sentence; empty if there are none."""

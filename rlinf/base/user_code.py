@@ -79,13 +79,13 @@ def named_packages() -> Set[str]:
 
 
 def names_a_file(path: str) -> str:
-    """How to write ``folder/file.py:name`` as a module; empty if no file is named.
+    """How to write ``folder/file.py:name`` or ``folder/file:name`` as a module; empty if no file is named.
 
     >>> names_a_file("rewards/mine.py:short")
     'it names a file: write mine:short, and add its folder rewards to PYTHONPATH'
     """
     module, _, name = path.partition(":")
-    if not module.endswith(".py"):
+    if not module.endswith(".py") and not (name and "/" in module):
         return ""
     folder, _, file = module.removeprefix("./").rpartition("/")
     more = f", and add its folder {folder} to PYTHONPATH" if folder else ""

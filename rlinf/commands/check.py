@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def examine(config: Config) -> bool:
 def _run_directory(config: Config) -> list[Caveat]:
     """Remains of another run, or of an earlier part of this one, that keep this one out of the run directory."""
     folder = Path(config.facts.run_dir)
-    if config.run.resume != "must" and not folder.exists():
+    if config.run.resume != "must" and not os.path.lexists(folder):
         return []
     from rlinf.train.run_dir import RunDirectory
 

@@ -32,7 +32,7 @@ _REPEATS = (
 _REWARD = "step must return a plain number as reward: float(reward)."
 _STEP = "step must return five things: observation, reward, terminated, truncated, info."
 _NO_NUMBER = "Such episodes are dropped and counted as env/nan: the reward must be a finite number."
-_ARRAYS = "Return arrays of the space's dtype, with numpy.asarray."
+_ARRAYS = "Harmless: no value changes. Others want numpy.asarray(observation, dtype=space.dtype)."
 _SIGNATURE = "Write reset(self, *, seed=None, options=None), and call super().reset(seed=seed) first."
 _RESET = "reset must return two things: observation, info."
 # A part of gymnasium's message -> whether training would go wrong, and what it means there. The first that fits counts.
@@ -59,6 +59,7 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "Harmless: numbers count as flags. Others want bool(terminated).",
     ),
     ("and must be a number", True, _REWARD),
+    ("not finite in float32", True, "Policies compute in float32: such episodes are dropped. Scale it by a wrapper."),
     ("the reward of step", True, _NO_NUMBER),
     ("The reward is a", True, _NO_NUMBER),
     ("it has no ", True, "The policy is built from both: set them in __init__, to spaces of gymnasium.spaces."),
@@ -92,8 +93,7 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "action_mask, or action_masks for a method.",
     ),
     (", and env.success_key is", False, "Set env.success_key to it: without one there is no rate of success."),
-    ("Casting input x to numpy array", False, _ARRAYS),
-    ("was expecting a numpy array", False, _ARRAYS),
+    (", and is read as ", False, _ARRAYS),
     ("infinity", False, "Harmless; env.normalize_observations: true brings observations of any size to one scale."),
 )
 _UNKNOWN = "Compare with gymnasium's documentation of Env.reset and Env.step."

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
+import yaml
+
 from rlinf.base.arguments import RESUMES, is_about_resuming
 from rlinf.config.compat.aliases import FLAT
 from rlinf.config.foreign_keys import Hint, holds_foreign_keys
@@ -17,6 +19,7 @@ from rlinf.config.foreign_keys import hint as foreign_hint
 from rlinf.config.names import hints, leaves, nearest, nearest_keys, odd_letters
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.tree import Located, shortened
+from rlinf.schema.key import KeyFacts
 
 SectionT = TypeVar("SectionT")
 
@@ -77,7 +80,9 @@ class Builder:
                 values[name] = self.value(hint, child, dotted)
             except Mismatch as mismatch:
                 got = _describe(child.plain())
-                self.fail(child, dotted, f"{dotted} must be {mismatch.expected}, not {got}.", mismatch.fix)
+                vague = "..." in mismatch.fix or mismatch.fix == _MAPPING_FIX
+                fix = (vague and _declared_example(kind, name)) or mismatch.fix
+                self.fail(child, dotted, f"{dotted} must be {mismatch.expected}, not {got}.", fix)
         return kind(**values)
 
     def fail(self, located: Located, dotted: str, message: str, fix: str) -> None:
@@ -217,6 +222,15 @@ class Builder:
                 return {}
             raise Mismatch("a mapping", _MAPPING_FIX)
         return {name: self.value(member, child, f"{dotted}.{name}") for name, child in located.branch.items()}
+
+
+def _declared_example(kind: typing.Any, name: str) -> str:
+    """Return the example that the schema has of a key whose values are lists or mappings; empty if it has none."""
+    example = kind.__dataclass_fields__[name].metadata.get("facts", KeyFacts()).example
+    if not isinstance(example, list | dict):
+        return ""
+    text = yaml.safe_dump(example, default_flow_style=True, sort_keys=False, width=math.inf)
+    return f"For example: {name}: {text.strip()}."
 
 
 def _entries(member: object, located: Located) -> list[str]:

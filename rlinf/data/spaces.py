@@ -22,7 +22,9 @@ ACTION_MASK = f"{ROOT}.action_mask"
 """The leaf that names legal actions (`env.action_mask`): 1 for those that the environment takes now, else 0."""
 ADVANTAGE = "advantage_indicator"
 """Leaf of imitated decisions: 1 for one that was better than expected, 2 for one that was not, 0 if it is not given."""
+_MOST_CATEGORIES = 1_000_000
 Arrays = dict[str, np.ndarray]
+Categories = spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
 
 
 class SpaceError(UserError, TypeError, ValueError):
@@ -108,7 +110,7 @@ def exactly(values: Any, dtype: np.dtype, name: str) -> np.ndarray:
     return array.astype(dtype, copy=False)
 
 
-def category_sizes(space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> tuple[np.ndarray, np.ndarray]:
+def category_sizes(space: Categories) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of categories and the first value of each component, int64 [n] both."""
     if isinstance(space, spaces.Discrete):
         return np.array([int(space.n)]), np.array([int(space.start)])
@@ -116,6 +118,19 @@ def category_sizes(space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiB
         return space.nvec.reshape(-1).astype(np.int64), space.start.reshape(-1).astype(np.int64)
     count = int(np.prod(space.shape))
     return np.full(count, 2), np.zeros(count, dtype=np.int64)
+
+
+def coded_categories(
+    space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return :func:`category_sizes` for layers with weights of each category; raise SpaceError for too many of them."""
+    sizes, starts = category_sizes(space)
+    if (count := int(sizes.sum())) > _MOST_CATEGORIES:
+        raise SpaceError(
+            f"{space} has {count:,} categories, and a network has weights for each of at most {_MOST_CATEGORIES:,}: "
+            "turn it into a Box, or into a MultiDiscrete of digits, by a wrapper (env.wrappers)"
+        )
+    return sizes, starts
 
 
 def outside_categories(space: spaces.Space, values: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from rlinf.algorithms.metrics import (
     mean_metrics,
     mean_over,
 )
+from rlinf.base.errors import RunFailed
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import TextInputs
 from rlinf.data.messages import Metrics, PolicyOutput
@@ -27,7 +28,7 @@ _OF_SAMPLERS = ("ratio", "ratio_max", "approx_kl_k1", "approx_kl_k3")
 """Metrics that compare the policy with the one that drew the rows."""
 
 
-class NonFiniteUpdate(RuntimeError):
+class NonFiniteUpdate(RunFailed):
     """A loss or gradient that is no number: the weights were left as they were."""
 
 
@@ -153,7 +154,8 @@ def require_finite(loss: float, norm: float, stage: Stage, optimizer_steps: int)
     if not (math.isfinite(norm) and math.isfinite(loss)):
         raise NonFiniteUpdate(
             f"optimiser step {optimizer_steps} of stage {stage.name!r}: loss {loss}, "
-            f"gradient norm {norm}; the weights were left as they were"
+            f"gradient norm {norm}; the weights were left as they were. Usual reasons are a learner.optimizer.lr that "
+            "is too large, and rewards or observations whose squares are infinite in float32"
         )
 
 

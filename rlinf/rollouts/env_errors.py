@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import gymnasium
 
 # Frames in here do not help to find a mistake in an environment.
 _CARRIERS = (str(Path(__file__).parents[1]), str(Path(gymnasium.__file__).parent))
+_LIBRARY = os.path.dirname(os.__file__)
+"""Of Python's own modules; installed packages may be below it."""
 _MOST_FRAMES = 4
 _MOST_CHARS = 500
 
@@ -34,5 +37,9 @@ def _named(error: BaseException) -> str:
 
 def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith((*_CARRIERS, "<frozen"))]
-    return own[-_MOST_FRAMES:]
+    return [frame for frame in frames if _is_own(frame.filename)][-_MOST_FRAMES:]
+
+
+def _is_own(file: str) -> bool:
+    of_python = file.startswith(_LIBRARY) and "site-packages" not in file
+    return not (of_python or file.startswith((*_CARRIERS, "<frozen")))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rlinf.config import Config, ConfigErrors, ConfigProblem
+from rlinf.config import Config, ConfigErrors, ConfigProblem, load
+from rlinf.config.derived import is_text
 from rlinf.config.names import nearest
 from rlinf.config.placeholders import PlaceholderError, expand
 from rlinf.config.problems import Origin, problem
@@ -23,6 +25,16 @@ KINDS = ("grid", "choice", "uniform", "loguniform", "integer", "like", "variants
 # Reports a mistake: key, what is wrong, what to write instead.
 Report = Callable[[str, str, str], None]
 _RUN_SECTIONS = {section.name for section in fields(Config)}
+_OF_OTHERS = {
+    "seeds": "Write the seeds themselves: [0, 1, 2] are three.",
+    "parameters": "Weights & Biases' parameters are the space: space: {learner.optimizer.lr: {grid: [1e-4, 3e-4]}}.",
+    "method": "Weights & Biases' method is grid, choice or loguniform of each key in `space`, and search: optuna.",
+    "program": "Weights & Biases' program is the training file: base: run.yaml.",
+    "early_terminate": "Weights & Biases' early_terminate is scheduler: asha.",
+    "run_cap": "Weights & Biases' run_cap is budget: {trials: 20}.",
+    "metric": "Write its name alone: metric: eval/return; mode: min or max stands next to it.",
+}
+"""Keys of sweeps as others write them -> what to write."""
 _OF_TRIALS = ("run.dir", "run.resume")
 """Keys that the sweep itself sets in each trial."""
 _DRAWN = ("choice", "uniform", "loguniform", "integer")
@@ -120,12 +132,34 @@ def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, l
         origins |= {key: origins[names] for keys in (entry.variants or {}).values() for key in keys if names in origins}
     if "metric" in tree:
         origins["metric"] = tree["metric"].origin
+    elif (base := base_of(config.base, path.parent)).is_file():
+        config = replace(config, metric=usual_metric(base, config.set))
     return Sweep(config, path, origins), problems
 
 
+def usual_metric(base: Path, fixed: Mapping[str, Any]) -> str:
+    """Return the metric that runs of the file ``base`` with ``fixed`` keys are judged by."""
+    try:
+        return "eval/accuracy" if is_text(load(base, assignments(fixed))) else "eval/return"
+    except ConfigErrors:  # the trials will have the same mistakes, and name them
+        return SweepConfig.metric
+
+
+def assignments(values: Mapping[str, Any]) -> list[str]:
+    """Write keys and values as the words of a command line, in JSON, which YAML reads alike.
+
+    >>> assignments({"run.name": "é", "policy.hidden_sizes": [8, 8]})
+    ['run.name="é"', 'policy.hidden_sizes=[8, 8]']
+    """
+    # YAML does not join the two halves that JSON escapes a letter beyond U+FFFF to.
+    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+
+
 def _of_runs(problem: ConfigProblem, tree: Branch) -> ConfigProblem:
-    """Return the same problem; for a key of the runs in the wrong section, with the section that it belongs to."""
+    """Return the same problem with what to write: for keys of runs in the wrong section, and for others' words."""
     first, _, rest = problem.key.partition(".")
+    if first in _OF_OTHERS and first in tree:
+        return replace(problem, fix=_OF_OTHERS[first])
     if first in _RUN_SECTIONS:
         return replace(problem, fix="Keys of the runs go under `set` (alike in all trials) or `space` (varied).")
     inner = rest.partition(".")[0]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rlinf.base.hydra_words import replacement
-from rlinf.config import ConfigErrors, ConfigProblem, load
-from rlinf.config.derived import is_text
+from rlinf.config import ConfigErrors, ConfigProblem
 from rlinf.config.problems import COMMAND_LINE
 from rlinf.config.reader import SECTIONS, Reader
 from rlinf.config.recipes import located
 from rlinf.sweep.cli import run_sweep
-from rlinf.sweep.load import Sweep
+from rlinf.sweep.load import Sweep, usual_metric
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
 from rlinf.sweep.settings import plan_trials
 from rlinf.sweep.validate import validate
@@ -67,18 +65,10 @@ def sweep_of(file: Path, overrides: Sequence[str]) -> Sweep:
         set=fixed,
         space=space,
         seeds=seeds,
-        metric=_usual_metric(file, [f"{key}={json.dumps(value)}" for key, value in fixed.items()]),
+        metric=usual_metric(file, fixed),
     )
     # The base is relative to where the command is given, as if the sweep file lay there.
     return Sweep(config, Path(COMMAND_LINE), {})
-
-
-def _usual_metric(file: Path, overrides: Sequence[str]) -> str:
-    """Return the metric that such runs are judged by."""
-    try:
-        return "eval/accuracy" if is_text(load(file, overrides)) else "eval/return"
-    except ConfigErrors:  # the trials will have the same mistakes, and name them
-        return SweepConfig.metric
 
 
 def _split_values(text: str) -> list[str]:

@@ -55,7 +55,7 @@ class RunProcess:
             return False
         how = f"the run {self._process.how_it_ended()}"
         if code < 0:
-            raise TrialFailed(f"{self._last_words()}\n{how} (out of memory, or by a user)")
+            raise TrialFailed(f"{self._last_words()}\n{how}")
         if code > 0:
             raise TrialFailed(f"{how}\n{self._last_words()}")
         return True

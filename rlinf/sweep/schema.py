@@ -92,7 +92,8 @@ class SweepConfig:
     search: Literal["random", "optuna"] = "random"
     """Who draws what is not a grid."""
     metric: str = "eval/accuracy"
-    """The metric that decides; its last value counts, the best one is reported too."""
+    """The metric that decides; its last value counts, the best one is reported too. A file that names none of a
+    simulator has eval/return."""
     mode: Literal["max", "min"] = "max"
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)

@@ -7,6 +7,7 @@ however it ends. With HOLD_EVERY, it stops after every HOLD_EVERY iterations unt
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import sys
@@ -45,6 +46,7 @@ def main(trial: str, hold_every: int = 0) -> int:
     which does not hide secrets.
     """
     redact_warnings()
+    faulthandler.enable()  # a crash in native code of an environment shows its Python line
     try:
         config = load_mapping(json.loads(first_line()), source=trial)
         leash = Leash(hold_every)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from rlinf.config.checks.metric_names import metric_mistake
 from rlinf.config.defaults import value_of
 from rlinf.config.derived import has_warm_start
 from rlinf.config.problems import COMMAND_LINE, Origin
-from rlinf.sweep.load import Sweep
+from rlinf.sweep.load import Sweep, assignments
 from rlinf.sweep.settings import Setting, TrialPlan, complete, draw_corner, draw_number
 
 # How many drawn settings stand for those that a searcher will choose, in addition to the corners of the space.
@@ -42,7 +41,7 @@ def _overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -
         "run.resume": "auto",
         "logging.progress": "plain",
     }
-    return [f"{key}={json.dumps(value)}" for key, value in fixed.items()]
+    return assignments(fixed)
 
 
 def trial_config(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> Config:

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from rlinf.algorithms.advantages.distributed import complete
+from rlinf.base.errors import RunFailed
 from rlinf.data.advantage_spec import Rows
 from rlinf.data.batch import Batch
 from rlinf.data.remote_rows import RemoteRows
@@ -15,7 +16,7 @@ from rlinf.train.plain_state import save_plain
 _CHECKED = ("rewards", "rollout_logprobs", "old_values")
 
 
-class BadBatch(RuntimeError):
+class BadBatch(RunFailed):
     """A batch with non-finite values; it was saved, and the weights were left as they were."""
 
 

@@ -97,7 +97,7 @@ class RunDirectory:
 
     def require_usable(self, config: Config) -> None:
         """Raise RunDirectoryError if a run of ``config`` may not start or go on here. Writes nothing."""
-        if self.path.exists() and not self.path.is_dir():
+        if os.path.lexists(self.path) and not self.path.is_dir():
             raise _no_folder(self.path)
         saved = self.path / _CONFIG
         if saved.exists() and config.run.resume == "never":
@@ -206,14 +206,15 @@ class RunDirectory:
 
 
 def _no_folder(path: Path) -> RunDirectoryError:
-    return RunDirectoryError(f"run.dir: {path} is a file: choose another run.dir")
+    what = "a file" if path.exists() else f"a link to {os.readlink(path)}, where no folder is"
+    return RunDirectoryError(f"run.dir: {path} is {what}: choose another run.dir")
 
 
 def _unusable(path: Path, error: OSError) -> UserError:
     """Return an error that explains why the directory cannot be written."""
     if error.errno in FULL:
         return DiskFullError(f"{FULL[error.errno]} at {file_of(error) or path}: make room, or choose another run.dir")
-    if path.exists() and not path.is_dir():
+    if os.path.lexists(path) and not path.is_dir():
         return _no_folder(path)
     why = error.strerror or str(error)
     return RunDirectoryError(f"run.dir: {file_of(error) or path} cannot be written ({why}): choose another run.dir")

@@ -61,7 +61,7 @@ def test_what_a_child_started_ends_with_it(tmp_path: os.PathLike[str], then: str
 def test_an_ending_is_reported_with_the_last_lines() -> None:
     child = python("import os; print('out of\\nroom', flush=True); os.abort()")
     assert child.wait(60) == -6
-    assert child.how_it_ended() == "was killed by SIGABRT"
+    assert child.how_it_ended() == "was killed by SIGABRT (a crash in native code)"
     assert child.last_words().endswith("it last wrote:\nout of\nroom")
     assert str(child) == f"the child (pid {child.pid})"
     assert child.kill() == -6, "a second call is allowed"

@@ -82,7 +82,7 @@ def test_start_states_whose_numbers_are_not_read_are_reported(own: Path, capsys:
             {"observation": "np.full(2, 9.0, np.float32)"},
             ["The policy is built from the space", "2 of 2 numbers are out of bounds, for example 9.0 at (0,)"],
         ),
-        ("wrong_dtype", {"observation": "np.zeros(2)"}, ["dtype float64, the space has float32"]),
+        ("halves", {"observation": "np.zeros(2, complex)"}, ["dtype complex128, the space has float32"]),
         ("wrong_shape", {"observation": "np.zeros(3, np.float32)"}, ["shape (3,), the space has (2,)"]),
         (
             "own_noise",
@@ -378,6 +378,53 @@ def test_a_reward_in_an_array_is_remarked_and_read(own: Path, capsys: pytest.Cap
     assert checked(own, "array_reward:array_reward-v0") == 0
     assert "step must return a plain number as reward" in capsys.readouterr().out
     sys.modules.pop("array_reward")
+
+
+@pytest.mark.parametrize(
+    ("module", "changed", "remark"),
+    [
+        ("double", {"observation": "np.zeros(2)"}, "observation is float64, and is read as float32"),
+        ("listed", {"observation": "[0, 0]"}, "observation is a list, and is read as float32"),
+        ("tensors", {"observation": "__import__('torch').zeros(2)"}, "observation is a Tensor, and is read as float32"),
+        ("reused", {"observation": "self.same(self.np_random.random())", "next_observation": "self.same(0.5)"}, ""),
+    ],
+)
+def test_what_training_reads_passes(
+    own: Path, capsys: pytest.CaptureFixture[str], module: str, changed: dict[str, str], remark: str
+) -> None:
+    same = "    array = np.zeros(2, np.float32)\n    def same(self, x):\n        self.array[:] = x\n"
+    same += "        return self.array\n"
+    (own / f"{module}.py").write_text(written(module, **changed).replace("    def reset", f"{same}    def reset"))
+    assert checked(own, f"{module}:{module}-v0") == 0
+    output = capsys.readouterr().out
+    assert remark in output
+    assert "Harmless: no value changes" in output or not remark
+    sys.modules.pop(module)
+
+
+def test_an_info_of_none_is_empty(own: Path) -> None:
+    (own / "mute.py").write_text(written("mute").replace("{}", "None"))
+    assert checked(own, "mute:mute-v0") == 0
+    sys.modules.pop("mute")
+
+
+@pytest.mark.parametrize(
+    ("module", "changed", "words"),
+    [
+        ("loud", {"reward": "1e39"}, "the reward of step 1 after reset(seed=123) is 1e+39: not finite"),
+        ("vast", {"observation": "np.array([1e300, 0])"}, "has 1e+300: not finite in float32"),
+    ],
+)
+def test_what_float32_does_not_hold_is_named(
+    own: Path, capsys: pytest.CaptureFixture[str], module: str, changed: dict[str, str], words: str
+) -> None:
+    unbounded = written(module, **changed).replace(
+        "spaces.Box(-1.0, 1.0, (2,), np.float32)", "spaces.Box(-np.inf, np.inf, (2,), np.float64)"
+    )
+    (own / f"{module}.py").write_text(unbounded)
+    assert checked(own, f"{module}:{module}-v0") == WRONG_CONFIG
+    assert words in capsys.readouterr().out
+    sys.modules.pop(module)
 
 
 def test_flags_of_numpy_and_numbers_are_flags(own: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -196,6 +196,11 @@ WRONG = [
     ("learner: {megatron: {tensor_parallel: 2}}", "is not read by learner.backend: torch.", "backend: megatron."),
     (MEGATRON + "}}\npolicy: {lora: {rank: 8}}", "lora is not supported by learner.backend: megatron", "rank: 0"),
     (SIMULATOR + "rollout: {max_new_tokens: 9}", "is read only by language models", "choose policy.name: causal_lm"),
+    (
+        "env: {wrappers: FlattenObservation}",
+        "env.wrappers must be a list, each entry a value, not the text",
+        "For example: wrappers: [FlattenObservation, {RescaleAction: {min_action: -1, max_action: 1}}].",
+    ),
 ]
 
 

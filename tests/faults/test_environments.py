@@ -38,6 +38,7 @@ REPORTED = {
     "obs 1e38": r"an observation whose sum overflows",
     "NaN reward": r"the reward nan",
     "inf reward": r"the reward inf",
+    "huge reward": r"the reward 1e\+39",
     "None reward": r"step\(\) returned the reward None, which is not a number",
     "array reward": r"step\(\) returned the reward array\(\[0\., 0\.\]\), which is not a number",
     "string reward": r"step\(\) returned the reward 'much', which is not a number",
@@ -91,13 +92,22 @@ def test_what_went_wrong_is_reported_first_and_shortly(case: str) -> None:
     assert "rlinf/rollouts" not in words, "frames of ours do not help the environment's author"
 
 
-def test_the_terminal_shows_one_paragraph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = [f"env.id={env_zoo.ID}", "env.kwargs={case: raises in step}", "env.num_envs=2", "rollout.num_steps=4"]
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("raises in step", "RuntimeError: no such joint"),
+        ("wide reward", "the weights were left as they were. Usual reasons"),
+    ],
+)
+def test_the_terminal_shows_one_paragraph(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str, words: str
+) -> None:
+    given = [f"env.id={env_zoo.ID}", f"env.kwargs={{case: {case}}}", "env.num_envs=2", "rollout.num_steps=4"]
     algorithm = ["algorithm.adv_type=gae", "algorithm.loss_type=actor_critic", "policy.name=actor_critic"]
     file = tmp_path / "zoo.yaml"
     file.write_text("{}\n")
     more = ["cluster.backend=local", f"run.dir={tmp_path / 'run'}", "logging.progress=none", "evaluation.size=0"]
     assert main(["train", str(file), *given, *algorithm, *more]) != 0
     output = "".join(capsys.readouterr())
-    assert "RuntimeError: no such joint" in output
+    assert words in output
     assert "Traceback" not in output

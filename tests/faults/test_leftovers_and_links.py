@@ -13,6 +13,7 @@ from report_runs import healthy, write_run
 from starlette.testclient import TestClient
 
 from rlinf.base.durable import remove_leftovers, unless_read_only, write_atomically
+from rlinf.cli import main
 from rlinf.config import load_mapping
 from rlinf.report.live.app import make_app
 from rlinf.report.live.library import Library
@@ -167,3 +168,12 @@ def test_a_finished_run_without_checkpoints_is_not_replaced(tmp_path: Path) -> N
         folder.write_summary({"steps": 3, "metrics": {}})
     with pytest.raises(RunDirectoryError, match="holds a finished run without its checkpoints"):
         RunDirectory.open(config)
+
+
+@pytest.mark.parametrize("target", ["nowhere", "run"])
+def test_a_link_to_no_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str) -> None:
+    (tmp_path / "run").symlink_to(target)
+    for words in (["check"], ["train", "cluster.backend=local"]):
+        assert main([words[0], "cartpole_ppo", f"run.dir={tmp_path / 'run'}", *words[1:]]) == 2
+        said = "".join(capsys.readouterr())
+        assert f"{tmp_path / 'run'} is a link to {target}, where no folder is: choose another run.dir" in said

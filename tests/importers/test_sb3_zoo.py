@@ -66,3 +66,22 @@ def test_a_file_without_entries_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ppo.yml").write_text("# nothing yet\n")
     with pytest.raises(UserError, match="holds no environment"):
         imported("sb3", tmp_path / "ppo.yml")
+
+
+@pytest.mark.parametrize("name", ["tanh", "nn.LeakyReLU", "leaky_relu", "'relu'"])
+def test_activations_are_read_in_every_spelling(tmp_path: Path, name: str) -> None:
+    ours = {"nn.LeakyReLU": "leaky_relu"}.get(name, name.strip("'"))
+    assert entry(tmp_path, f'policy_kwargs: "dict(activation_fn={name})"').value("policy.activation") == ours
+
+
+@pytest.mark.parametrize("file", ["config.yml", "args.yml"])
+def test_what_the_zoo_writes_into_the_folder_of_a_run_is_read(tmp_path: Path, file: str) -> None:
+    tag = "!!python/object/apply:collections.OrderedDict\n- - - "
+    (tmp_path / "args.yml").write_text(f"{tag}algo\n    - a2c\n  - - env\n    - Pendulum-v1\n")
+    (tmp_path / "config.yml").write_text(f"{tag}gamma\n    - 0.9\n  - - learning_rate\n    - lin_0.001\n")
+    sheet = imported("sb3", tmp_path / file)
+    read = [
+        sheet.value(key)
+        for key in ("env.id", "algorithm.gamma", "learner.optimizer.schedule", "learner.optimizer.name")
+    ]
+    assert read == ["Pendulum-v1", 0.9, "linear", "rmsprop"]

@@ -46,10 +46,15 @@ REFUSED: dict[str, tuple[spaces.Space, spaces.Space]] = {
     "Tuple act": (BOX, spaces.Tuple((spaces.Discrete(2), BOX))),
     "Dict act": (BOX, spaces.Dict({"a": BOX})),
     "Text act": (BOX, spaces.Text(8)),
+    "empty Box act": (BOX, spaces.Box(-1, 1, (0,), np.float32)),
+    "huge Discrete act": (BOX, spaces.Discrete(2**31)),
+    "huge Discrete obs": (spaces.Discrete(10**9), spaces.Discrete(2)),
 }
 REWARDS: dict[str, Any] = {
     "NaN reward": float("nan"),
     "inf reward": float("inf"),
+    "huge reward": 1e39,
+    "wide reward": -1e30,
     "None reward": None,
     "array reward": np.zeros(2),
     "string reward": "much",

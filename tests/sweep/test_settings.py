@@ -113,6 +113,9 @@ def test_draws_stay_in_bounds_and_do_not_depend_on_other_keys(tmp_path: Path) ->
         ("search: optuna\nspace: {algorithm.gamma: {grid: [1.0]}}", "Write choice instead of grid"),
         ("scheduler: pbt\nseeds: [0, 1]", "pbt has one seed"),
         ("seeds: [0, 0]", "different whole numbers"),
+        ("seeds: 3", "Write the seeds themselves: [0, 1, 2] are three."),
+        ("method: grid\nparameters: {a: {values: [1]}}", "parameters are the space: space: {learner.optimizer.lr"),
+        ("metric: {name: eval/accuracy, goal: maximize}", "Write its name alone: metric: eval/return"),
         ("retries: -1", "retries must be at least 0"),
         ("scheduler: {name: asha, grace_steps: 0}", "scheduler.grace_steps must be at least 1"),
         ("scheduler: {name: pbt, quantile: 0.7}", "up to 0.5"),
@@ -204,6 +207,20 @@ def test_a_sweep_file_is_checked_with_its_trials(tmp_path: Path, capsys: pytest.
 def test_the_metric_of_a_grid_by_command_line_is_that_of_the_kind_of_run() -> None:
     for recipe, metric in (("sim/cartpole_ppo", "eval/return"), ("math/quickstart", "eval/accuracy")):
         assert sweep_of(ROOT / f"config/{recipe}.yaml", ["learner.optimizer.lr=1e-3,1e-4"]).config.metric == metric
+
+
+def test_a_file_without_a_metric_has_that_of_the_kind_of_run(tmp_path: Path) -> None:
+    for recipe, metric in (("cartpole_ppo", "eval/return"), ("quickstart", "eval/accuracy")):
+        (tmp_path / "sweep.yaml").write_text(
+            f"name: s\nbase: {recipe}\nspace: {{learner.optimizer.lr: {{grid: [1e-3]}}}}\n"
+        )
+        assert load_sweep(tmp_path / "sweep.yaml").config.metric == metric
+
+
+def test_letters_of_all_planes_stay_themselves(tmp_path: Path) -> None:
+    sweep = load_sweep(write_sweep_file(tmp_path, "name: 🚀 100%\nset: {data.system_prompt: 答え 🚀}"))
+    config = trial_config(sweep, {"algorithm.group_size": 2}, seed=3, run_dir=tmp_path / "🚀")
+    assert (config.run.name, config.data.system_prompt) == ("🚀 100%", "答え 🚀")
 
 
 def test_a_trial_is_the_base_with_its_setting(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.data.spaces import ACTION_MASK, SpaceError, category_sizes, share_of_bounds
+from rlinf.data.spaces import ACTION_MASK, SpaceError, coded_categories, share_of_bounds
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
 from rlinf.models.own import is_own, make_own
@@ -81,7 +81,7 @@ class CategoricalHead(ActionHead):
 
     def __init__(self, features: int, space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> None:
         super().__init__()
-        sizes, starts = category_sizes(space)
+        sizes, starts = coded_categories(space)
         self.sizes: list[int] = sizes.tolist()
         self.starts = starts
         self.space = space
@@ -149,6 +149,8 @@ class BoxHead(ActionHead):
 
     def __init__(self, space: spaces.Box) -> None:
         super().__init__()
+        if 0 in space.shape:
+            raise SpaceError(f"the action space {space} has no numbers: there is nothing to choose")
         self.space = space
         self.low, self.high = space.low.reshape(-1).astype(np.float64), space.high.reshape(-1).astype(np.float64)
         self.action_shape = (int(np.prod(space.shape)),)

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.data.spaces import ACTION_MASK, SpaceError, category_sizes, observation_leaves
+from rlinf.data.spaces import ACTION_MASK, SpaceError, coded_categories, observation_leaves
 from rlinf.data.vec_normalize import Moments, StatisticsError
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
@@ -44,7 +44,7 @@ class OneHotEncoder(nn.Module):
 
     def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> None:
         super().__init__()
-        sizes, starts = category_sizes(space)
+        sizes, starts = coded_categories(space)
         self.components, self.out_features = len(sizes), int(sizes.sum())
         self.register_buffer("offsets", torch.as_tensor(np.cumsum(sizes) - sizes), persistent=False)
         self.register_buffer("starts", torch.as_tensor(starts), persistent=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +15,11 @@ from gymnasium import spaces, wrappers
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from rlinf.base.user_code import kind_of
-from rlinf.data.spaces import copied
+from rlinf.data.spaces import copied, exactly, observation_entries
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.env_contract import EnvContractError, flag, number, parts, success_of
-from rlinf.rollouts.vec_env.vec_env import close_quietly
+from rlinf.rollouts.vec_env.vec_env import LARGEST, close_quietly
 from rlinf.rollouts.wrappers import random_action
 
 _SEEDS = (123, 124)
@@ -45,8 +45,6 @@ class Remark:
 
 # What `gymnasium.make` puts around every environment. Wrappers of the environment's own stay: it is judged with them.
 _ADDED_BY_MAKE = (wrappers.PassiveEnvChecker, wrappers.OrderEnforcing, wrappers.TimeLimit)
-_OF_TENSORS = "Boolean value of Tensor"
-"""Where gymnasium's checker ends when observations are PyTorch's tensors; they are compared as arrays afterwards."""
 _ABOUT_WRAPPERS = "is different from the unwrapped version"
 
 
@@ -63,9 +61,9 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
     if lacks:
         close_quietly(env)
         return [Remark(f"it has no {' and no '.join(lacks)}", True)]
-    if step_timeout_s and can_interrupt():
-        for name in ("reset", "step"):
-            setattr(env, name, _limited(getattr(env, name), step_timeout_s))
+    read_otherwise: set[str] = set()
+    for name in ("reset", "step"):
+        setattr(env, name, _as_read(env, name, step_timeout_s if can_interrupt() else 0.0, read_otherwise))
     remarks: list[Remark] = []
     raised: list[Remark] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -80,8 +78,7 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
             close_quietly(env)
             return [Remark(f"a call of gymnasium's checker: {error}", True)]
         except (Exception, SystemExit) as error:
-            if _OF_TENSORS not in str(error):
-                raised.append(Remark(f"a call of gymnasium's checker raised {account_of(error)}", True))
+            raised.append(Remark(f"a call of gymnasium's checker raised {account_of(error)}", True))
     # The checker makes a few resets and steps, and stops at the first problem; training meets the rest.
     infos: set[str] = set()
     walked = _walk(env, infos, success_key)
@@ -91,6 +88,7 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
     if env.has_wrapper_attr("random_legal_action"):
         raised = []  # gymnasium's checker takes illegal actions too
     remarks += walked or raised or _masks(env)
+    remarks += [Remark(words, False) for words in sorted(read_otherwise)]
     others = sorted(infos.intersection(_SUCCESSES))
     if others and success_key not in infos:
         remarks.append(Remark(f"its info has {' and '.join(others)}, and env.success_key is {success_key}", False))
@@ -135,7 +133,7 @@ def _walk(env: gymnasium.Env, infos: set[str], success_key: str) -> list[Remark]
             return remarks
     if env.spec is not None and env.spec.nondeterministic:
         return remarks
-    for index, (first, second) in enumerate(zip(*map(_as_arrays, trajectories), strict=False)):
+    for index, (first, second) in enumerate(zip(*trajectories, strict=False)):
         if not data_equivalence(first, second, exact=True):
             close = data_equivalence(first, second)
             how = "are not equivalent" if not close else "are not equal although similar"
@@ -146,15 +144,6 @@ def _walk(env: gymnasium.Env, infos: set[str], success_key: str) -> list[Remark]
     return remarks
 
 
-def _as_arrays(value: Any) -> Any:
-    """Return nested observations with PyTorch's tensors as arrays, which are compared as a whole."""
-    if isinstance(value, dict):
-        return {name: _as_arrays(child) for name, child in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(_as_arrays(child) for child in value)
-    return np.asarray(value.detach().cpu()) if type(value).__module__ == "torch" else value
-
-
 def _random_trajectory(
     env: gymnasium.Env, trajectory: list[Any], remarks: list[Remark], infos: set[str], success_key: str
 ) -> None:
@@ -162,7 +151,7 @@ def _random_trajectory(
     for seed in _SEEDS:
         with _naming(f"reset({seed=})"):
             observation, _ = env.reset(seed=seed)
-        trajectory.append((copied(observation), 0.0, False, False))
+        trajectory.append((observation, 0.0, False, False))
         _check_observation(env, observation, f"reset({seed=})", remarks)
         for step in range(1, _STEPS + 1):
             if remarks:
@@ -177,11 +166,11 @@ def _random_trajectory(
                 earned = number(reward)
             except EnvContractError:
                 earned = None
-            trajectory.append((copied(observation), earned, *ends))
+            trajectory.append((observation, earned, *ends))
             _check_observation(env, observation, when, remarks)
             if earned is None:
                 remarks.append(Remark(f"the reward of {when} is {kind_of(reward)}, and must be a number", True))
-            elif not np.isfinite(earned):
+            elif not abs(earned) <= LARGEST:
                 remarks.append(Remark(f"the reward of {when} is {earned}: {_NOT_FINITE}", True))
             if any(ends):
                 break
@@ -191,19 +180,52 @@ class _SlowError(Exception):
     """A call of the environment did not return in time; the message names the call."""
 
 
-def _limited(call: Callable[..., Any], seconds: float) -> Callable[..., Any]:
-    """Return the method with a time limit, and the signature that it has."""
+def _as_read(env: gymnasium.Env, name: str, seconds: float, otherwise: set[str]) -> Callable[..., Any]:
+    """Return ``env.reset`` or ``env.step`` with a time limit, its own signature, and results as training reads them.
+
+    Observations have the dtype of their space and are copies; an info of None is empty. ``otherwise`` is given
+    which observations were of another type.
+    """
+    call = getattr(env, name)
 
     @functools.wraps(call)
-    def limited(*args: Any, **named: Any) -> Any:
+    def method(*args: Any, **named: Any) -> Any:
         try:
             with deadline(seconds):
-                return call(*args, **named)
+                returned = call(*args, **named)
         except DeadlineExceededError as error:
-            words = f"{call.__name__} did not return within {seconds:g} s (env.step_timeout_s)"
+            words = f"{name} did not return within {seconds:g} s (env.step_timeout_s)"
             raise _SlowError(account_of(error, words)) from error
+        if not isinstance(returned, tuple) or len(returned) < 2:
+            return returned
+        observation, *others, info = returned
+        observation = _cast(env.observation_space, observation, "observation", otherwise)
+        return observation, *others, {} if info is None else info
 
-    return limited
+    return method
+
+
+def _cast(space: spaces.Space, value: Any, name: str, otherwise: set[str]) -> Any:
+    """Return a copy of ``value`` in the dtype of its space; as it is where training would refuse it."""
+    if isinstance(space, spaces.Dict) and isinstance(value, Mapping):
+        return {
+            key: _cast(space[key], part, f"{name}.{key}", otherwise) if key in space.spaces else part
+            for key, part in value.items()
+        }
+    if isinstance(space, spaces.Tuple) and isinstance(value, tuple) and len(value) == len(space):
+        return tuple(_cast(part, value[i], f"{name}.{i}", otherwise) for i, part in enumerate(space.spaces))
+    if not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        return copied(value)
+    try:
+        cast = exactly(value, np.dtype(space.dtype), name).copy()
+    except (ValueError, RuntimeError):
+        return copied(value)
+    if cast.shape != space.shape:
+        return copied(value)
+    if isinstance(space, spaces.Box) and getattr(value, "dtype", None) != space.dtype:
+        given = value.dtype if isinstance(value, np.ndarray) else kind_of(value)
+        otherwise.add(f"{name} is {given}, and is read as {space.dtype}")
+    return cast[()] if isinstance(space, spaces.Discrete) else cast
 
 
 class _RaisedError(Exception):
@@ -224,6 +246,10 @@ def _check_observation(env: gymnasium.Env, observation: Any, when: str, remarks:
     if observation not in env.observation_space:
         where = outside(env.observation_space, observation)
         remarks.append(Remark(f"the observation of {when} is not within the observation space: {where}", True))
+        return
+    for name, leaf in observation_entries(observation):
+        if getattr(leaf, "dtype", np.dtype(int)).kind == "f" and not (np.abs(leaf) <= LARGEST).all():
+            remarks.append(Remark(f"the {name} of {when} has {np.abs(leaf).max()}: {_NOT_FINITE} in float32", True))
 
 
 def outside(space: spaces.Space, value: Any, name: str = "observation") -> str:

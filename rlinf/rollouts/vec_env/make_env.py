@@ -22,8 +22,10 @@ from rlinf.base.user_code import (
     did_you_mean,
     imported,
     importing,
+    kind_of,
     names_a_file,
     nearest_name,
+    other_module,
     own_parameters,
 )
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
@@ -40,6 +42,15 @@ Wrapper = str | Mapping[str, Mapping[str, Any]]
 
 DRAWS = "draws_observations"
 """An environment with this attribute leaves pictures out of its observations while it is false."""
+
+
+_OWN_STATISTICS = {
+    gymnasium.wrappers.NormalizeObservation: "normalize_observations",
+    gymnasium.wrappers.NormalizeReward: "normalize_rewards",
+}
+_SPACES = ("observation_space", "action_space")
+_BROUGHT_BY = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid", "Fetch": "gymnasium_robotics"}
+"""How ids begin that a package registers when it is imported."""
 
 
 class EnvNotFoundError(UserError):
@@ -83,10 +94,17 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
             if options.max_episode_steps is not None:
                 env = gymnasium.wrappers.TimeLimit(env, options.max_episode_steps)
         else:
-            # A class of a single environment need not be registered.
+            # A class of a single environment, or a function that makes one, need not be registered.
             known: str | EnvSpec = options.id
-            if _is_single(_own(options.id)):
-                known = EnvSpec(options.id.rpartition(":")[2], entry_point=options.id)
+            own = _own(options.id)
+            if isinstance(own, gymnasium.Env):
+                kind = f"{type(own).__module__}:{type(own).__qualname__}"
+                raise EnvNotFoundError(
+                    f"env.id {options.id!r} is a single object, and every worker makes its own: write {kind}"
+                )
+            if callable(own):
+                entry = options.id if _is_single(own) else functools.partial(_made_by, own, options.id)
+                known = EnvSpec(options.id.rpartition(":")[2], entry_point=entry)
             env = gymnasium.make(known, max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs)
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound, gymnasium.error.VersionNotFound) as error:
         raise EnvNotFoundError(
@@ -99,10 +117,6 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
         # Gymnasium reports every TypeError of a constructor so; only a call that did not fit is the configuration's.
         if "argument" not in str(error):
             raise _not_constructed(options, error) from error
-        if batch is not None and not _takes_num_envs(batch):
-            # A class of another library, or a function that makes one: env.kwargs are not what is wrong.
-            what = _NO_ENVIRONMENT.format(what=f"env.id {options.id!r} takes no num_envs, and")
-            raise EnvNotFoundError(what) from error
         words = _refused_argument(options.id, str(error))
         raise EnvArgumentsError(f"env.kwargs do not fit the constructor of env.id {options.id!r}: {words}") from error
     except (UserError, DeadlineExceededError):
@@ -143,6 +157,13 @@ def make_in_time(options: EnvConfig, make: Callable[[EnvConfig], gymnasium.Env] 
 
 def _make_spaces(env: gymnasium.Env, env_id: str) -> None:
     """Reset an environment that has no spaces before. Raise EnvConstructionError if it has none then."""
+    for name in _SPACES:
+        space = getattr(env.unwrapped, name, None)
+        if space is not None and not isinstance(space, gymnasium.Space):
+            kind = f"{type(space).__module__}.{type(space).__qualname__}"
+            raise EnvConstructionError(
+                f"env.id {env_id!r}: its {name} is a {kind}, and must be one of gymnasium.spaces"
+            )
     if not _missing_spaces(env):
         return
     try:
@@ -159,8 +180,7 @@ def _make_spaces(env: gymnasium.Env, env_id: str) -> None:
 
 
 def _missing_spaces(env: gymnasium.Env) -> list[str]:
-    names = ("observation_space", "action_space")
-    return [name for name in names if getattr(env.unwrapped, name, None) is None]
+    return [name for name in _SPACES if getattr(env.unwrapped, name, None) is None]
 
 
 def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructionError:
@@ -170,21 +190,33 @@ def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructio
 def _wrapped(env: gymnasium.Env, wrapper: Wrapper) -> gymnasium.Env:
     name, arguments = (wrapper, {}) if isinstance(wrapper, str) else next(iter(wrapper.items()))
     make = wrapper_class(name)
-    problem = Signature(("the environment",), tuple(arguments), makes=True).misfit(make)
-    if not problem:
-        try:
-            wrapped: gymnasium.Env = make(env, **arguments)
-            return wrapped
-        except TypeError as error:
-            problem = str(error)
-    example = f"{{{name}: {{ARGUMENT: VALUE}}}}"
-    raise EnvArgumentsError(f"env.wrappers: {name} {problem}. Arguments are given so: {example}")
+    if key := _OWN_STATISTICS.get(make):
+        raise EnvArgumentsError(
+            f"env.wrappers: {name} has statistics of its own in each environment, which neither evaluations nor "
+            f"checkpoints have. Write env.{key}: true instead"
+        )
+    if problem := Signature(("the environment",), tuple(arguments), makes=True).misfit(make):
+        example = f"{{{name}: {{ARGUMENT: VALUE}}}}"
+        raise EnvArgumentsError(f"env.wrappers: {name} {problem}. Arguments are given so: {example}")
+    if make.__module__.startswith("gymnasium."):  # its wrappers take tuples, which YAML has not
+        arguments = {key: tuple(value) if isinstance(value, list) else value for key, value in arguments.items()}
+    try:
+        wrapped = make(env, **arguments)
+    except (UserError, DeadlineExceededError):
+        raise
+    except (Exception, SystemExit) as error:  # whatever a constructor raises
+        raise EnvConstructionError(f"env.wrappers: {name} could not be constructed: {account_of(error)}") from error
+    if not isinstance(wrapped, gymnasium.Env):
+        raise EnvConstructionError(f"env.wrappers: {name} gives {kind_of(wrapped)}, and must return an environment")
+    return wrapped
 
 
 def wrapper_class(name: str) -> Any:
-    """Import a wrapper of gymnasium by its name (`FlattenObservation`), or any by `module:Class`."""
+    """Import a wrapper of gymnasium by its name (`FlattenObservation`), or any by `module:Class` or `module.Class`."""
+    module, dot, last = name.rpartition(".")
+    path = name if ":" in name else f"{module if dot else 'gymnasium.wrappers'}:{last}"
     try:
-        return imported(name if ":" in name else f"gymnasium.wrappers:{name}")
+        return imported(path)
     except ValueError as error:
         raise EnvNotFoundError(
             f"env.wrappers: {name!r} is neither a wrapper in gymnasium.wrappers nor a 'module:Class': {error}"
@@ -221,6 +253,10 @@ def _import_module_of(env_id: str) -> None:
             importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise _not_installed(env_id, error) from error
+    except (UserError, DeadlineExceededError):
+        raise
+    except (Exception, SystemExit) as error:  # whatever a module of the user's own raises
+        raise EnvConstructionError(f"env.id {env_id!r}: the import of {module} raised {account_of(error)}") from error
 
 
 def _not_installed(env_id: str, error: ModuleNotFoundError) -> EnvNotFoundError:
@@ -234,10 +270,12 @@ def _meant(env_id: str) -> str:
     if not colon and Path(f"{env_id.partition('.')[0]}.py").exists():
         module, _, name = env_id.partition(".")  # a class as Python writes it, or a module alone
     if not module:
-        return did_you_mean(name, gymnasium.registry)
-    classes = [own for own, member in vars(importlib.import_module(module)).items() if _is_single(member)]
+        package = next((one for begins, one in _BROUGHT_BY.items() if name.startswith(begins)), None)
+        return f" (write {package}:{name})" if package else did_you_mean(name, gymnasium.registry)
+    own = importlib.import_module(module)
+    classes = [name for name, member in vars(own).items() if _is_single(member)]
     known = [*classes, *gymnasium.registry] if colon else classes
-    return did_you_mean(name or next(iter(classes), ""), known, before=f"{module}:")
+    return other_module(own) or did_you_mean(name or next(iter(classes), ""), known, before=f"{module}:")
 
 
 def _refused_argument(env_id: str, error: str) -> str:
@@ -287,12 +325,26 @@ def takes_env_as_it_is(options: EnvConfig) -> bool:
 
 
 def batch_function(env_id: str) -> MakeBatch | None:
-    """Return the function that `module:function` names; None if the id is a registered environment's, or none."""
-    function = _own(env_id)
-    foreign = isinstance(function, type) and not issubclass(function, gymnasium.Env | VectorEnv)
-    if foreign and "num_envs" not in {one.name for one in own_parameters(function, behind=0)}:
+    """Return the class or function of ``num_envs`` that `module:name` names; None if the id names no such thing."""
+    entry = _own(env_id)
+    if not callable(entry) or _is_single(entry):
+        return None
+    batches = "num_envs" in {one.name for one in own_parameters(entry, behind=0)}
+    if isinstance(entry, type) and not issubclass(entry, VectorEnv) and not batches:
         raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {env_id}"))
-    return function if callable(function) and not _is_single(function) else None
+    return entry if batches or isinstance(entry, type) else None
+
+
+def _made_by(function: Callable[..., Any], env_id: str, **kwargs: Any) -> gymnasium.Env:
+    """Call a function that makes a single environment; raise EnvNotFoundError if it gives something else."""
+    made = function(**kwargs)
+    if isinstance(made, VectorEnv):
+        raise EnvNotFoundError(f"env.id: {env_id} gives a vector environment, and needs a parameter num_envs for that")
+    if inspect.isfunction(made):
+        raise EnvNotFoundError(f"env.id: {env_id} gives a function: let it return the environment that this one makes")
+    if not isinstance(made, gymnasium.Env):
+        raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {env_id} gives {kind_of(made)}, which"))
+    return made
 
 
 def _require_vector_env(made: object, make: MakeBatch) -> None:
@@ -300,20 +352,11 @@ def _require_vector_env(made: object, make: MakeBatch) -> None:
     if not hasattr(made, "single_observation_space") or not hasattr(made, "single_action_space"):
         name = getattr(make, "__qualname__", repr(make))
         if isinstance(made, gymnasium.Env):
-            kind = f"{type(made).__module__}:{type(made).__qualname__}"
             raise EnvNotFoundError(
-                f"env.id: {name} gives one environment, and must give a gymnasium.vector.VectorEnv of num_envs. Name "
-                f"the class instead (env.id: {kind}), or the id that it is registered with"
+                f"env.id: {name} gives one environment, and must give a gymnasium.vector.VectorEnv of num_envs. Take "
+                "num_envs out of its parameters, and it is called for each environment"
             )
-        raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {name} gives a {type(made).__name__}, which"))
-
-
-def _takes_num_envs(make: MakeBatch) -> bool:
-    try:
-        parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):
-        return True  # of compiled code: unknown
-    return any(one.name == "num_envs" or one.kind is one.VAR_KEYWORD for one in parameters)
+        raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {name} gives {kind_of(made)}, which"))
 
 
 def _own(env_id: str) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -40,6 +42,7 @@ class SyncVecEnv:
         self._success_key = options.success_key
         self._timeout_s = options.step_timeout_s
         self.last_failure = ""
+        self._folder = os.getcwd()
         self._envs = [self._build() for _ in range(num_envs)]
         self.num_envs = num_envs
         self.observation_space = self._envs[0].observation_space
@@ -58,7 +61,7 @@ class SyncVecEnv:
         failed: dict[int, str] = {}
         for position, (env_index, seed) in enumerate(zip(env_indices, seeds, strict=True)):
             try:
-                with deadline(self._timeout_s):
+                with self._calling():
                     returned = self._envs[env_index].reset(seed=int(seed) % 2**31)
                 observation, _ = parts(returned, "reset")
                 write_observation(self.observations, env_index, observation)
@@ -79,7 +82,7 @@ class SyncVecEnv:
         position = 0
         while position < count:
             try:
-                with deadline(self._timeout_s):
+                with self._calling():
                     # One timer for all sub-environments of a step: it is re-armed only after a failure.
                     while position < count:
                         env_index = env_indices[position]
@@ -106,17 +109,17 @@ class SyncVecEnv:
 
     def render(self, env_index: int) -> Any:
         """Return the environment's own picture, in the render mode that it was built with."""
-        with deadline(self._timeout_s):
+        with self._calling():
             return self._envs[env_index].render()
 
     def expert_action(self, env_index: int) -> np.ndarray:
         """Return the action of the environment's own demonstrator now (if it ``demonstrates``)."""
-        with deadline(self._timeout_s):
+        with self._calling():
             return np.asarray(self._envs[env_index].get_wrapper_attr("expert_action")())
 
     def goal_rewards(self, achieved: np.ndarray, desired: np.ndarray) -> GoalRewards:
         """Compute the rewards of goals [n, ...] by the first environment. Raises SpaceError if it cannot."""
-        with deadline(self._timeout_s):
+        with self._calling():
             return goal_rewards(self._envs[0], achieved, desired)
 
     @property
@@ -137,7 +140,27 @@ class SyncVecEnv:
         self._single = observations["observation"] if list(observations) == ["observation"] else None
 
     def _build(self) -> gymnasium.Env:
-        return make_in_time(self._options, self._make)
+        with self._in_their_folder():
+            return make_in_time(self._options, self._make)
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Limit the calls of environments in the block by `env.step_timeout_s`, in the folder that they work in."""
+        with self._in_their_folder(), deadline(self._timeout_s):
+            yield
+
+    @contextmanager
+    def _in_their_folder(self) -> Iterator[None]:
+        """Let environments change the working directory for themselves: paths of the run begin where it did."""
+        here = os.getcwd()
+        if self._folder != here:
+            os.chdir(self._folder)
+        try:
+            yield
+        finally:
+            self._folder = os.getcwd()
+            if self._folder != here:
+                os.chdir(here)
 
     def close(self) -> None:
         close_quietly(*self._envs)

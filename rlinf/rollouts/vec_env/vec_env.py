@@ -25,7 +25,7 @@ from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadli
 FAILURE_KINDS = ("failures", "timeouts", "nan")
 """What can go wrong with an episode: the env raised, hung past its deadline, or returned a non-finite value."""
 
-_LARGEST = float(np.finfo(np.float32).max)
+LARGEST = float(np.finfo(np.float32).max)
 """Policies compute in float32: what is larger is infinite to them."""
 _CLOSE_S = 10.0
 """Of environments that are closed together."""
@@ -144,13 +144,13 @@ class ObservationCheck:
 
         Return what the first one gave. ``rewards`` [n] are those of ``env_indices``; None after a reset.
         """
-        bad = np.zeros(len(env_indices), dtype=bool) if rewards is None else ~np.isfinite(rewards)
+        bad = np.zeros(len(env_indices), dtype=bool) if rewards is None else ~(np.abs(rewards) <= LARGEST)
         outside: dict[int, str] = {}
         for name, leaf in observations.items():
             if leaf.dtype.kind == "f":
                 # One sum is finite exactly when all its terms are (short of overflow, which is no observation either).
                 total = leaf.reshape(len(leaf), -1).sum(axis=1, dtype=np.result_type(leaf.dtype, np.float32))
-                fits = np.abs(total) <= _LARGEST
+                fits = np.abs(total) <= LARGEST
                 if not fits.all():
                     bad |= ~fits[list(env_indices)]
             elif name in self._categories:
@@ -172,10 +172,10 @@ class ObservationCheck:
 
 def _not_finite(env_index: int, observations: Arrays, reward: float) -> str:
     """Which number of a sub-environment is none, in words."""
-    if not np.isfinite(reward):
+    if not abs(reward) <= LARGEST:
         return f"the environment returned the reward {reward}"
     for name, leaf in observations.items():
-        bad = np.argwhere(~(np.abs(leaf[env_index]) <= _LARGEST))
+        bad = np.argwhere(~(np.abs(leaf[env_index]) <= LARGEST))
         if len(bad):
             index = tuple(bad[0].tolist())
             where = f"{name}[{', '.join(map(str, index))}]" if index else name
@@ -197,7 +197,7 @@ def close_quietly(*envs: gymnasium.Env) -> None:
                     env.close()
                 except DeadlineExceededError:
                     raise
-                except Exception:
+                except (Exception, SystemExit):
                     continue
     except DeadlineExceededError:
         words = f"{name}.close() was cut off: closing took more than {_CLOSE_S:g} s"

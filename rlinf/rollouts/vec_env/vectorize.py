@@ -4,6 +4,7 @@ vector kind."""
 from __future__ import annotations
 
 import math
+import sys
 import time
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +12,7 @@ import gymnasium
 import numpy as np
 
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, needs_process
-from rlinf.rollouts.vec_env.make_env import make_env, takes_env_as_it_is
+from rlinf.rollouts.vec_env.make_env import EnvConstructionError, make_env, takes_env_as_it_is
 from rlinf.rollouts.vec_env.native import NativeVecEnv
 from rlinf.rollouts.vec_env.seeded_batch import SeededBatchVecEnv, seeds_each
 from rlinf.rollouts.vec_env.seeded_native import SeededNativeVecEnv, can_be_seeded
@@ -55,10 +56,26 @@ def make_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VecEnv
     if kind == "async":
         return IsolatedVecEnv(options, num_envs, processes=num_envs)
     if kind == "native":
-        if takes_env_as_it_is(options) and can_be_seeded(options):
-            return SeededNativeVecEnv(options, num_envs)
-        return NativeVecEnv(options, num_envs)
-    return IsolatedVecEnv(options, num_envs) if needs_process(options) else SyncVecEnv(options, num_envs)
+        native = takes_env_as_it_is(options) and can_be_seeded(options)
+        made: VecEnv = (SeededNativeVecEnv if native else NativeVecEnv)(options, num_envs)
+    else:
+        made = IsolatedVecEnv(options, num_envs) if needs_process(options) else SyncVecEnv(options, num_envs)
+    _require_torch_defaults(options.id)
+    return made
+
+
+def _require_torch_defaults(env_id: str) -> None:
+    """Raise EnvConstructionError if an environment set what all tensors of this process begin as, networks' too."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return
+    defaults = {"dtype": str(torch.get_default_dtype()), "device": torch.get_default_device().type}
+    for name, usual in (("dtype", "torch.float32"), ("device", "cpu")):
+        if defaults[name] != usual:
+            raise EnvConstructionError(
+                f"env.id {env_id!r} calls torch.set_default_{name} ({defaults[name]}), and the policy's networks are "
+                f"made in this process: give {name}= to its own tensors instead, or set env.isolation: process"
+            )
 
 
 def make_seeded_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VecEnv:

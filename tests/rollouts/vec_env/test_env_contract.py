@@ -176,7 +176,7 @@ def test_what_names_an_environment_wrongly_is_answered(tmp_path: Path, monkeypat
     )
     with pytest.raises(EnvNotFoundError, match="it names a file: write walk_of_test:Walk"):
         make_env(EnvConfig("walk_of_test.py:Walk"))
-    with pytest.raises(EnvNotFoundError, match=r"make gives one environment, .*\(env\.id: walk_of_test:Walk"):
+    with pytest.raises(EnvNotFoundError, match=r"make gives one environment, .*Take num_envs out of its parameters"):
         make_native_env(EnvConfig("walk_of_test:make"), 2)
     # Tensors are read as arrays in training, so they are no mistake.
     assert not [remark for remark in remarks_on(make_env(EnvConfig("walk_of_test:Walk")), "success") if remark.fatal]
