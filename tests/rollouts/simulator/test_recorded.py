@@ -129,13 +129,15 @@ def test_an_expert_by_name_demonstrates_in_any_environment(tmp_path: Path) -> No
         expert_of("math:atan2", gymnasium.make("Pendulum-v1"), "Pendulum-v1")
 
 
-def test_a_run_imitates_a_folder_and_its_statistics_travel(tmp_path: Path) -> None:
+def test_a_run_imitates_a_folder_and_its_statistics_travel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Recorded by the command, imitated by a run: the weights are those of imitating the environment."""
     file = tmp_path / "run.yaml"
     file.write_text(RUN)
     out = tmp_path / "set"
     wrapped = "env.wrappers=[{FilterObservation: {filter_keys: [state, image]}}]"
     assert main(["record", str(file), "--out", str(out), "--episodes", "6", wrapped]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "recorded" in line]
+    assert [line.split(",")[0] for line in lines] == [f"{number} of 6 episodes recorded" for number in range(1, 7)]
     weights = []
     for name, keys in (
         ("folder", [f"sft.dataset={out}", "sft.dataset_stride=2"]),
