@@ -1,4 +1,4 @@
-"""Evaluations with other words: their environments are closed afterwards, since a simulator's may take gigabytes."""
+"""An env worker: environments of evaluations with other words are closed, since a simulator's may take gigabytes."""
 
 from __future__ import annotations
 
