@@ -72,6 +72,8 @@ def main(arguments: Sequence[str]) -> int:
         done = record(options.out, requested, lambda made: expert_of(expert, made, env.id), report)
     what = f"{done.episodes} episodes, {done.frames} frames; {done.solved} of {done.tried} played succeeded"
     print(f"{options.out}: {what}")
+    if done.interrupted:
+        raise KeyboardInterrupt
     return 0
 
 

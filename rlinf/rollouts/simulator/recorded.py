@@ -102,6 +102,7 @@ class Recorded:
     frames: int
     solved: int
     tried: int
+    interrupted: bool = False
 
 
 def record(
@@ -113,10 +114,12 @@ def record(
     """Write episodes of a demonstrator or policy to a LeRobot dataset; ``said`` gets (recorded, played) after each.
 
     Episodes start as the demonstrations of a warm start do: from the run's seed and their number. Failed ones are
-    left out unless they are wanted. Raises NoDemonstrationsError if too few succeed.
+    left out unless they are wanted. An interrupt while an episode is played keeps those before it, if there are any.
+    Raises NoDemonstrationsError if too few succeed.
     """
     env, mixture = make_env_anywhere(wanted.env), Mixture.of(wanted.env)
     recorded = frames = solved = tried = 0
+    interrupted = False
     try:
         fps = float(wanted.fps or (env.metadata or {}).get("render_fps") or 10)
         with LeRobotWriter(root, fps=fps, videos=wanted.videos, robot_type=wanted.env.id) as writer:
@@ -136,7 +139,13 @@ def record(
                     generator=numpy_generator(wanted.seed, "demonstration", tried),
                     to_the_end=wanted.to_the_end,
                 )
-                steps = [step for step in played if isinstance(step, ExpertStep)]  # all of them: no policy is asked
+                try:
+                    steps = [step for step in played if isinstance(step, ExpertStep)]  # all: no policy is asked
+                except KeyboardInterrupt:
+                    if not recorded:
+                        raise
+                    interrupted = True
+                    break
                 tried += 1
                 # A whole episode may have succeeded on its way; one that was stopped there, at its last step.
                 success = any(step.success for step in (steps if wanted.to_the_end else steps[-1:]))
@@ -147,7 +156,7 @@ def record(
                 said(recorded, tried)
     finally:
         close_quietly(env)
-    return Recorded(recorded, frames, solved, tried)
+    return Recorded(recorded, frames, solved, tried, interrupted)
 
 
 def _episode(steps: Sequence[ExpertStep], env: gymnasium.Env, wanted: Recording) -> RecordedEpisode:
