@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rlinf.base.arguments import Parser
@@ -50,6 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         fps=options.fps,
         task=options.task,
     )
+    report = _progress(options.episodes)
     if options.server is not None:
         from rlinf.serve.client import RemotePolicy
 
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         token = options.token or os.environ.get("RLINF_SERVE_TOKEN")
         with RemotePolicy(options.server, token=token) as remote:
             acting = policy_as_expert(remote, deterministic=True, generator=generator)
-            done = record(options.out, requested, lambda env: acting, _show_progress)
+            done = record(options.out, requested, lambda env: acting, report)
     elif options.policy is not None:
         from rlinf.api.policy import Policy
 
@@ -66,17 +67,30 @@ def main(arguments: Sequence[str]) -> int:
             deterministic=not options.sample,
             generator=numpy_generator(config.run.seed, "record"),
         )
-        done = record(options.out, requested, lambda env: acting, _show_progress)
+        done = record(options.out, requested, lambda env: acting, report)
     else:
-        done = record(options.out, requested, lambda made: expert_of(expert, made, env.id), _show_progress)
+        done = record(options.out, requested, lambda made: expert_of(expert, made, env.id), report)
     what = f"{done.episodes} episodes, {done.frames} frames; {done.solved} of {done.tried} played succeeded"
     print(f"{options.out}: {what}")
+    if done.interrupted:
+        raise KeyboardInterrupt
     return 0
 
 
-def _show_progress(recorded: int, played: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{recorded} recorded of {played} played ", end="", file=sys.stderr, flush=True)
+def _progress(episodes: int) -> Callable[[int, int], None]:
+    """Return what reports (recorded, played): over one line of a terminal, in a file a line for each tenth."""
+    tenths = 0
+
+    def report(recorded: int, played: int) -> None:
+        nonlocal tenths
+        text = f"{recorded} of {episodes} episodes recorded, {played} played"
+        if sys.stderr.isatty():
+            print(f"\r{text} ", end="", file=sys.stderr, flush=True)
+        elif 10 * recorded // episodes > tenths:
+            tenths = 10 * recorded // episodes
+            print(text, file=sys.stderr, flush=True)
+
+    return report
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -42,6 +42,27 @@ def evaluation_rows(run: RunRecord) -> list[dict[str, Any]]:
     return rows
 
 
+def task_rows(run: RunRecord, headlines: Sequence[str]) -> list[dict[str, Any]]:
+    """One row for each task of `env.tasks`: its rate in the first and in the last evaluation of the training.
+
+    The rates are those of the first of ``headlines`` that has any; ``low`` and ``high`` are the last one's interval.
+    """
+    for headline in headlines:
+        # Interval and number of episodes have names of their own below the headline, but no number of episodes.
+        names = [name for name in run.series if name.startswith(f"{headline}/") and f"{name}/n" in run.series]
+        if names:
+            return [_task_row(run, name, name.removeprefix(f"{headline}/")) for name in names]
+    return []
+
+
+def _task_row(run: RunRecord, name: str, task: str) -> dict[str, Any]:
+    values = run.values(name)
+    last = {
+        key: run.values(f"{name}/{part}")[-1] for key, part in (("low", "ci_low"), ("high", "ci_high"), ("count", "n"))
+    }
+    return {"task": task, "before": values[0] if len(values) > 1 else None, "value": values[-1], **last}
+
+
 def comparisons(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """Paired differences between all evaluations of the page that were made on exactly the same tasks."""
     by_tasks: dict[str, list[tuple[str, SavedEvaluation]]] = {}

@@ -15,7 +15,14 @@ _OF_TEXT = {
     "eval/swapped_pictures": ("pictures of another task", "evaluation.pictures: [swapped]"),
     "eval/wrong_tools": ("every digit in tool answers is one higher", "evaluation.wrong_tools: true"),
 }
-_OF_SIMULATORS = {"eval/blank_words": ("the words are left out", "evaluation.words: [blank]")}
+_OF_SIMULATORS = {
+    "eval/blank_words": ("the words are left out", "evaluation.words: [blank]"),
+    "eval/follows": ("the words name another goal", "evaluation.words: [other_goal]"),
+}
+_NEW_GOAL = ("eval/follows",)
+"""What counts as right is then what the changed input asks for."""
+_READERS = ("vla", "flow")
+"""Policies that read words."""
 _FEW = 0.05
 """A lower bound of the usual accuracy below which a fall cannot be seen."""
 _PICTURES = ("eval/blank_pictures", "eval/swapped_pictures")
@@ -39,7 +46,7 @@ def listening(run: RunRecord) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"changed": changed, "usual": values[-1], "value": None, "low": None, "high": None}
         if result:
             row["value"], (row["low"], row["high"]) = result[-1], wilson(result[-1] * count, count)
-            row["verdict"] = _verdict(row["high"], base[0])
+            row["verdict"] = _verdict(row["high"], base[0], follows=name in _NEW_GOAL)
         elif _has_input(run, name):
             row["verdict"] = f"not measured ({key})"
         else:
@@ -50,9 +57,11 @@ def listening(run: RunRecord) -> list[dict[str, Any]]:
     return rows
 
 
-def _verdict(high: float, usual_low: float) -> str:
+def _verdict(high: float, usual_low: float, *, follows: bool) -> str:
     if usual_low < _FEW:
         return "too few are right to tell"
+    if follows:
+        return "it does not follow them" if high < usual_low else "it follows them"
     return "it decides" if high < usual_low else "it hardly matters"
 
 
@@ -60,6 +69,8 @@ def _has_input(run: RunRecord, name: str) -> bool:
     """Return whether the policy is shown what ``name`` changes."""
     if name in _PICTURES:
         return bool(run.values(_PICTURES[0]) or run.values(_PICTURES[1]))
+    if name in _OF_SIMULATORS:
+        return run.setting("policy.name") in _READERS
     return name != "eval/wrong_tools" or (run.setting("env.max_turns") or 1) > 1
 
 

@@ -13,7 +13,7 @@ from rlinf.algorithms.clip_range import Clip
 from rlinf.report.axes import axes
 from rlinf.report.configuration import config_rows
 from rlinf.report.conversations import samples, some_steps
-from rlinf.report.evaluations import comparisons, evaluation_rows
+from rlinf.report.evaluations import comparisons, evaluation_rows, task_rows
 from rlinf.report.health import examine
 from rlinf.report.listening import listening
 from rlinf.report.runs import RunRecord, leads_out
@@ -64,6 +64,7 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
         "headlines": headlines(run),
         "health": [asdict(finding) for finding in examine(run)],
         "listening": listening(run),
+        "tasks": task_rows(run, EVALUATION_HEADLINES),
         "stages": stages(run),
         "timelines": drawn,
         "samples": samples(run),

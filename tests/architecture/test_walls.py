@@ -28,7 +28,10 @@ DOORS = {
     "rlinf_envs": ("envs/rlinf_envs/",),
     "rlinf_import": ("importers/rlinf_import/",),
     "av": ("rlinf/datasets/video_encoder.py",),
-    "PIL": ("rlinf/rollouts/video/tiles.py", "rlinf/datasets/robot_data/pictures.py", "rlinf/data/pictures.py"),
+    "PIL": (
+        *("rlinf/rollouts/video/tiles.py", "rlinf/datasets/robot_data/pictures.py", "rlinf/data/pictures.py"),
+        "envs/rlinf_envs/sim/libero_files.py",
+    ),
     "websockets": ("rlinf/serve/server.py",),
     "msgpack": ("rlinf/serve/server.py",),
     "onnxruntime": ("rlinf/models/actor_critic/onnx_file.py",),

@@ -1,5 +1,6 @@
 """The table of what a policy listens to, on runs where the answer is known."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,20 @@ def test_the_reward_has_a_row(tmp_path: Path) -> None:
 
 def test_a_run_without_evaluations_has_no_table(tmp_path: Path) -> None:
     assert listening(read_run(write_run(tmp_path / "run", [{"step": 1, "reward/mean": 0.5}]))) == []
+
+
+def robot_rows(folder: Path, policy: str, **last: float) -> dict[str, str]:
+    """The verdicts on a simulator policy that succeeds in 80 of 100 episodes."""
+    line = {"step": 1, "eval/success_once": 0.8, "eval/success_once/n": 100.0, **last}
+    run = replace(read_run(write_run(folder / "run", [line])), config={"policy": {"name": policy}})
+    return {row["changed"]: row["verdict"] for row in listening(run)}
+
+
+@pytest.mark.parametrize(("follows", "verdict"), [(0.1, "it does not follow them"), (0.75, "it follows them")])
+def test_another_goal_is_followed_or_not(tmp_path: Path, follows: float, verdict: str) -> None:
+    found = robot_rows(tmp_path, "vla", **{"eval/follows": follows, "eval/blank_words": 0.1})
+    assert found == {"the words are left out": "it decides", "the words name another goal": verdict}
+
+
+def test_a_policy_without_words_has_none_left_out(tmp_path: Path) -> None:
+    assert robot_rows(tmp_path, "actor_critic") == {}

@@ -12,6 +12,7 @@ import pytest
 SCRIPT = """
 import mujoco
 import numpy as np
+from rlinf_envs.sim import camera as camera_module
 from rlinf_envs.sim.camera import BlackFrameError, Camera
 
 model = mujoco.MjModel.from_xml_string('''<mujoco><worldbody><light pos="0 0 3"/>
@@ -34,6 +35,23 @@ except BlackFrameError as error:
 else:
     raise AssertionError("not noticed")
 black.close()
+
+# Shapes outside the view are left out of the scene, and the picture is the one with them.
+model = mujoco.MjModel.from_xml_string('''<mujoco><worldbody><light pos="0 0 3"/>
+  <camera name="ahead" pos="-3 0 1" xyaxes="0 -1 0 0 0 1"/><geom type="plane" size="9 9 1" group="1"/>
+  <geom name="seen" size=".3" pos="0 0 1" group="1"/><geom name="edge" size=".3" pos="0 1.4 1" group="1"/>
+  <geom name="behind" size=".3" pos="-6 0 1" group="1"/><geom name="aside" size=".3" pos="0 3 1" group="1"/>
+  </worldbody></mujoco>''')
+data = mujoco.MjData(model)
+mujoco.mj_forward(model, data)
+assert camera_module.outside_of_view(model, data, 0).tolist() == [False, False, False, True, True]
+culling = Camera(model, "ahead", 32)
+frame = culling.frame(data, model=model)
+assert culling._renderer.scene.ngeom == 3 and (model.geom_group == 1).all()
+camera_module.outside_of_view = lambda model, data, camera: np.zeros(model.ngeom, bool)
+np.testing.assert_array_equal(culling.frame(data, "ahead", model=model), frame)
+assert culling._renderer.scene.ngeom == 5
+culling.close()
 """
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from rlinf_envs.sim import MissingSimulatorError, libero_scene
 from rlinf_envs.sim.libero_files import LiberoFileError, load_init_states
+from rlinf_envs.sim.libero_goals import own_and_other_goal
 
 from rlinf.rollouts.vec_env.env_checker import remarks_on
 
@@ -57,6 +58,7 @@ class Domain:
     control_freq, shy = 20, 0
     def __init__(self):
         self.observables, self.fingers = [], Thing(dof=1, current_action=np.zeros(1))
+        self.parsed_problem = {"goal_state": [["open", "top_drawer"]], "initial_state": []}
         self.robots = [Thing(gripper=self.fingers)]
         for name in ("placement_initializer", "placement_on_objects_initializer"):
             setattr(self, f"conditional_{name}", Thing(samplers={"a": 0}, sample_args={"a": 0}))
@@ -253,6 +255,52 @@ def test_start_states_of_ones_own(libero: Path) -> None:
     save(libero / "mine" / "libero_goal" / "open.pruned_init", np.zeros((5, 4)))
     with pytest.raises(LiberoFileError, match=r"states of 4 numbers, and the scene of these assets has 3"):
         make(init_states=str(libero / "mine"))
+
+
+def test_another_goal_is_requested_or_drawn(libero: Path) -> None:
+    env, mixed = make(), make()
+    with pytest.raises(ValueError, match="no other goal for 'open the top drawer'"):
+        env.reset(seed=3, options={"other_goal": True})
+    with pytest.raises(ValueError, match="no other goal"):
+        make(other_goals=0.5)
+    with pytest.raises(ValueError, match="other_goals must be from 0 to 1, got 2"):
+        make(other_goals=2.0)
+    problem = {
+        "goal_state": [["in", "cream_cheese_1", "basket_1_contain_region"]],
+        "initial_state": [["on", name, "floor_region"] for name in ("cream_cheese_1", "milk_1", "basket_1")],
+    }
+    goals = own_and_other_goal(problem, "place the cream cheese in the basket")
+    for made in (env, mixed):
+        made.unwrapped._scene.engine.parsed_problem |= problem
+        made.unwrapped._goals = goals
+    own, info = env.reset(seed=3)
+    assert (own["instruction"], info) == ("place the cream cheese in the basket", {})
+    other, info = env.reset(seed=3, options={"other_goal": True})
+    assert (other["instruction"], info) == ("place the milk in the basket", {"other_goal": True})
+    assert np.array_equal(own["state"], other["state"])
+    assert env.unwrapped._scene.engine.parsed_problem["goal_state"] == [["in", "milk_1", "basket_1_contain_region"]]
+    mixed.unwrapped._other_goals = 0.5
+    words = [mixed.reset(seed=seed)[0]["instruction"] for seed in range(40)]
+    assert words == [mixed.reset(seed=seed)[0]["instruction"] for seed in range(40)]
+    assert 10 < sum("milk" in text for text in words) < 30
+
+
+def test_textures_are_reduced_once_in_a_copy_of_the_assets(libero: Path) -> None:
+    pytest.importorskip("PIL")
+    from PIL import Image
+
+    assets = libero / "libero" / "libero" / "assets"
+    Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3).repeat(4, 0).repeat(4, 1)).save(assets / "wood.png")
+    (assets / "scenes" / "floor.xml").write_text("<mujoco/>")
+    make(texture_size=4).close()
+    (copy,) = (libero / "home" / ".cache" / "rlinf").iterdir()
+    assert np.array_equal(np.asarray(Image.open(copy / "wood.png")), np.arange(48).reshape(4, 4, 3))
+    assert (copy / "scenes" / "floor.xml").read_text() == "<mujoco/>"
+    before = (copy / "wood.png").stat().st_mtime_ns
+    make(texture_size=4).close()
+    assert (copy / "wood.png").stat().st_mtime_ns == before
+    with pytest.raises(ValueError, match="texture_size must be at least 1, got 0"):
+        make(texture_size=0)
 
 
 def test_errors_of_wrong_names_list_what_there_is(libero: Path) -> None:

@@ -128,27 +128,35 @@ class SameWords(gymnasium.Env):
 
     observation_space = gymnasium.spaces.Dict({"instruction": gymnasium.spaces.Text(16)})
     action_space = gymnasium.spaces.Discrete(2)
-    resets = 0
+    resets = read = 0
 
     def __init__(self, **settings: Any) -> None:
-        self.other = settings.get("other", -1)
+        self.other, self.always = settings.get("other", -1), settings.get("always", "always")
         SameWords.resets = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
         SameWords.resets += 1
-        return {"instruction": "otherwise" if SameWords.resets == self.other else "always"}, {}
+        SameWords.read += 1
+        return {"instruction": "otherwise" if SameWords.resets == self.other else self.always}, {}
 
 
 gymnasium.register("SameWordsForTests-v0", entry_point=SameWords)
 
 
-def test_a_text_that_all_starts_share_is_read_from_few() -> None:
+def test_texts_are_read_until_most_starts_had_nothing_new() -> None:
     assert instructions_of(EnvConfig("SameWordsForTests-v0"), range(500)) == ["always"]
     assert SameWords.resets == 20
     assert instructions_of(EnvConfig("SameWordsForTests-v0", {"other": 20}), range(500)) == ["always", "otherwise"]
-    assert SameWords.resets == 500
+    assert SameWords.resets == 77
     assert instructions_of(EnvConfig("SameWordsForTests-v0"), range(7)) == ["always"]
+
+
+def test_of_ten_tasks_with_a_text_each_not_all_starts_are_read() -> None:
+    tasks = [TaskConfig(name=str(number), kwargs={"always": f"task {number}"}) for number in range(10)]
+    SameWords.read = 0
+    assert len(instructions_of(EnvConfig("SameWordsForTests-v0", tasks=tasks), range(500))) == 10
+    assert SameWords.read == 200
 
 
 def test_an_environment_without_a_demonstrator_is_reported() -> None:

@@ -14,6 +14,10 @@ COLLISION_SHAPES = 0
 """The group of shapes that touch and are not for the eye, in the models of robosuite and LIBERO."""
 
 
+_NEVER_DRAWN = 5
+"""A group of shapes that MuJoCo's default options leave out."""
+
+
 class BlackFrameError(RuntimeError):
     """The renderer gives frames of one colour: no usable OpenGL."""
 
@@ -45,6 +49,19 @@ def without_shadows(scene: Any) -> None:
         scene.flags[flag] = 0
 
 
+def outside_of_view(model: Any, data: Any, camera: int) -> np.ndarray:
+    """Return which shapes [ngeom] bool lie outside the square view of a camera, by the spheres around them.
+
+    MuJoCo sends all shapes to OpenGL, which transforms each corner before it drops what is outside.
+    """
+    half = np.radians(model.cam_fovy[camera]) / 2
+    seen = (data.geom_xpos - data.cam_xpos[camera]) @ data.cam_xmat[camera].reshape(3, 3)  # right, up, backwards
+    radius, ahead = model.geom_rbound, -seen[:, 2]
+    aside = np.abs(seen[:, :2]).max(axis=1) * np.cos(half) - ahead * np.sin(half)
+    outside: np.ndarray = (radius > 0) & ((aside > radius) | (ahead < -radius))  # a plane has radius 0
+    return outside
+
+
 class Camera:
     """Renders a camera of a model: uint8 [size, size, 3]; ``shadows`` with reflections and multi-sampling too.
 
@@ -61,7 +78,7 @@ class Camera:
             model.vis.quality.shadowsize = 0
         model.vis.global_.offwidth = max(int(model.vis.global_.offwidth), size)
         model.vis.global_.offheight = max(int(model.vis.global_.offheight), size)
-        self._name = name
+        self._name, self._shadows = name, shadows
         self._renderer = mujoco.Renderer(model, size, size)
         if not shadows:
             without_shadows(self._renderer.scene)
@@ -97,7 +114,13 @@ class Camera:
         camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         camera.fixedcamid = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, name)
         everything = mujoco.mjtCatBit.mjCAT_ALL.value
-        mujoco.mjv_updateScene(model, data, self._options, None, camera, everything, self._renderer.scene)
+        groups = model.geom_group.copy()
+        if not self._shadows:  # what is outside may throw one inside
+            model.geom_group[outside_of_view(model, data, camera.fixedcamid)] = _NEVER_DRAWN
+        try:
+            mujoco.mjv_updateScene(model, data, self._options, None, camera, everything, self._renderer.scene)
+        finally:
+            model.geom_group[:] = groups
 
 
 class SharedCameras:

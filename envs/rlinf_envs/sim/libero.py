@@ -17,6 +17,7 @@ from rlinf_envs.sim import Split, start_number
 from rlinf_envs.sim.camera import use_offscreen_gl
 from rlinf_envs.sim.libero_expert import LiberoExpert
 from rlinf_envs.sim.libero_files import LiberoFileError, import_libero, load_init_states
+from rlinf_envs.sim.libero_goals import Goal, own_and_other_goal
 from rlinf_envs.sim.libero_recorded import NUMBERS, mirrored, recorded_state
 from rlinf_envs.sim.libero_scene import CAMERAS, LiberoScene
 from rlinf_envs.sim.pace import Pace
@@ -40,11 +41,16 @@ class LiberoEnv(gymnasium.Env):
     makes the pictures LIBERO's own.
 
     ``assets`` is the folder of LIBERO's assets, if they are neither in its package nor in its download folder.
+    ``texture_size`` reduces textures to N pixels a side. With 256 ten tasks take 3 GB in the place of 8, each
+    starts in half of the time, and a picture of 64 pixels differs by at most 2 of 255.
     ``init_states`` is one of start states other than its package's, with the same names
     (`SUITE/TASK.pruned_init`).
 
     ``recorded`` gives what published policies were trained with: pictures with left and right exchanged, and state [8]
     (position, rotation vector, gripper).
+
+    ``other_goals`` is the share of episodes whose goal is the next thing of the task's file (:mod:`.libero_goals`) in
+    place of its own; ``reset(options={"other_goal": True})`` selects it always.
 
     ``expert_speed`` is the share of the controller's reach that the demonstrator moves by in a step, and
     ``expert_haste`` the share of steps in which it takes all of it nevertheless.
@@ -65,15 +71,21 @@ class LiberoEnv(gymnasium.Env):
         wrist: bool = True,
         recorded: bool = False,
         assets: str | None = None,
+        texture_size: int | None = None,
         init_states: str | None = None,
         end_on_success: bool = True,
+        other_goals: float = 0.0,
         expert_speed: float = 1.0,
         expert_haste: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
         self._pace = Pace(expert_speed, expert_haste)
+        if not 0.0 <= other_goals <= 1.0:
+            raise ValueError(f"other_goals must be from 0 to 1, got {other_goals}")
+        if texture_size is not None and texture_size < 1:
+            raise ValueError(f"texture_size must be at least 1, got {texture_size}")
         use_offscreen_gl()
-        libero = import_libero(assets)
+        libero = import_libero(assets, texture_size)
         from libero.libero import benchmark
 
         suites = benchmark.get_benchmark_dict()
@@ -88,7 +100,6 @@ class LiberoEnv(gymnasium.Env):
         self.states = load_init_states(file)
         training = len(self.states) - len(self.states) // _EVALUATION_SHARE
         self.starts = range(training) if split == "train" else range(training, len(self.states))
-        self.instruction = str(chosen.language)
         self.max_steps, self.settle_steps, self.end_on_success = max_steps, settle_steps, end_on_success
         self.render_mode, self._recorded = render_mode, recorded
         self._cameras = CAMERAS if wrist else CAMERAS[:1]
@@ -96,6 +107,10 @@ class LiberoEnv(gymnasium.Env):
             tasks.get_task_bddl_file_path(task), image_size, shadows=shadows, cameras=self._cameras
         )
         self._expert = LiberoExpert(self._scene.engine)
+        self._goals = own_and_other_goal(self._scene.engine.parsed_problem, str(chosen.language))
+        self._other_goals = other_goals
+        if other_goals:
+            self._other_goal()
         self.draws_observations = True
         """While it is false, pictures are black: they will not be used."""
         if self.states.shape[1] != self._scene.state_size:
@@ -119,10 +134,14 @@ class LiberoEnv(gymnasium.Env):
         """Begin in the start state that ``options["reset_state_id"]`` names, else in one that the seed picks."""
         super().reset(seed=seed)
         start = self.starts[start_number(len(self.starts), options, self.np_random)]
+        drawn = self._other_goals > 0.0 and self.np_random.random() < self._other_goals
+        other = drawn or bool((options or {}).get("other_goal"))
+        self._goal = self._other_goal() if other else self._goals[0]
+        self._scene.engine.parsed_problem["goal_state"] = [list(predicate) for predicate in self._goal.predicates]
         observation = self._scene.begin(start, self.states[start], self.settle_steps)
         self._steps, self._seen, self.draws_observations = 0, True, True
         self._expert.begin()
-        return self._observation(observation), {}
+        return self._observation(observation), {"other_goal": True} if other else {}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._seen = self.draws_observations
@@ -143,6 +162,13 @@ class LiberoEnv(gymnasium.Env):
     def close(self) -> None:
         self._scene.close()
 
+    def _other_goal(self) -> Goal:
+        """Return the other goal. Raise ValueError if the scene has none."""
+        own, other = self._goals
+        if other is None:
+            raise ValueError(f"no other goal for {own.instruction!r}: it must name one thing of several in the scene")
+        return other
+
     def _observation(self, observation: dict[str, np.ndarray]) -> dict[str, Any]:
         pictures = [observation[f"{camera}_image"] for camera in self._cameras]
         self._image = pictures[0]
@@ -151,4 +177,4 @@ class LiberoEnv(gymnasium.Env):
         if self._recorded:
             pictures = [mirrored(picture) for picture in pictures]
         seen = dict(zip(_PICTURES, pictures, strict=False))
-        return {**seen, "state": state, "instruction": self.instruction}
+        return {**seen, "state": state, "instruction": self._goal.instruction}

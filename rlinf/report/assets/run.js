@@ -18,6 +18,14 @@ function healthList(run) {
     el("span", { class: "level" }, finding.level), el("b", {}, finding.title), el("span", {}, finding.words))));
 }
 
+/** Success by task, in the first and in the last evaluation. */
+function taskTable(run) {
+  const rows = run.tasks.map((row) => ({ ...row, interval: intervalText(row.low, row.high) }));
+  return sortableTable(
+    [{ name: "task", key: "task" }, { name: "before", key: "before", number: true }, { name: "now", key: "value", number: true },
+      { name: "95% interval", key: "interval" }, { name: "episodes", key: "count", number: true }], rows);
+}
+
 /** What the policy listens to: a row for each input that was changed in an evaluation. */
 function listeningTable(run) {
   const rows = run.listening.map((row) => ({ ...row, interval: row.value === null ? "" : `[${number(row.low, 3)}, ${number(row.high, 3)}]` }));
@@ -33,6 +41,7 @@ function overviewPanel(section, runs) {
   for (const run of runs) {
     section.append(el("h2", {}, runs.length > 1 ? run.label : "At a glance"), runFacts(run));
     if (runs.length === 1) section.append(headlineCurves(runs));
+    if (run.tasks.length) section.append(el("h2", {}, "By task"), taskTable(run));
     section.append(el("h2", {}, "Health"), healthList(run));
     if (run.listening.length) section.append(el("h2", {}, "What the policy listens to"), listeningTable(run));
   }

@@ -116,8 +116,9 @@ class EnvProcess:
 
     def _late(self, timeout_s: float | None) -> EnvProcessTimeoutError:
         self.kill()
+        key = "cluster.start_timeout_s" if timeout_s == self._start_timeout_s else "env.step_timeout_s"
         return EnvProcessTimeoutError(
-            f"{self._name()} did not answer {self._awaited!r} within {timeout_s:.3g} s and was killed"
+            f"{self._name()} did not answer {self._awaited!r} within {timeout_s:.3g} s ({key}) and was killed"
             f"{self._process.last_words()}"
         )
 

@@ -33,8 +33,8 @@ from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.rollouts.vec_env.vec_env import close_quietly
 from rlinf.schema import EnvConfig
 
-_SAME_TEXT = 20
-"""Starts of each task: if all of them have the same text, no other text is searched for."""
+_SAME_TEXT, _NOTHING_NEW = 20, 0.75
+"""Starts of each task, and the share of the starts so far without a new text, before no other text is searched for."""
 
 
 @dataclass
@@ -217,8 +217,8 @@ def imitation_batch(
 def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
     """List the different texts of an environment's first observations, in the order of their appearance.
 
-    If `env.tasks` has texts, they are those. If the first ones (:data:`_SAME_TEXT`) are the same, the others are
-    not read: a reset may take a second."""
+    If `env.tasks` has texts, they are those. Starts are read until :data:`_NOTHING_NEW` of them, but at least
+    :data:`_SAME_TEXT` of each task, had no new text: a reset may take a second."""
     written = [task.instruction for task in options.tasks if task.instruction is not None]
     if written:
         return list(dict.fromkeys(written))
@@ -226,12 +226,15 @@ def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
     try:
         names = [name for name, leaf in observation_leaves(env.observation_space).items() if isinstance(leaf, Text)]
         instructions: dict[str, None] = {}
+        fewest, newest = _SAME_TEXT * max(1, len(options.tasks)), 0
         for tried, seed in enumerate(Mixture.of(options).in_turn(seeds) if names else ()):
-            if tried == _SAME_TEXT * max(1, len(options.tasks)) and len(instructions) <= len(names):
+            if tried >= fewest and tried - newest > _NOTHING_NEW * tried:
                 break
             row = empty_leaves(env.observation_space, (1,))
             write_observation(row, 0, env.reset(seed=seed % 2**31)[0])
+            known = len(instructions)
             instructions.update(dict.fromkeys(text_of(row[name]) for name in names))
+            newest = asked if len(instructions) > known else newest
         return list(instructions)
     finally:
         close_quietly(env)

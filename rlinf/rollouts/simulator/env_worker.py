@@ -237,6 +237,8 @@ class EnvWorker:
                 runs.append((yield from evaluator.play(facts, tasks, (version,), greedy=greedy)))
                 # Those without a camera may have gone well.
                 last_failure = evaluator.vec_env.last_failure or last_failure
+                if words is not None:  # environments of a simulator may take gigabytes: one set of them is enough
+                    self._evaluators.pop(words).vec_env.close()
             run = joined(runs)
             return RolloutPart(
                 None,

@@ -102,6 +102,7 @@ class Recorded:
     frames: int
     solved: int
     tried: int
+    interrupted: bool = False
 
 
 def record(
@@ -114,10 +115,12 @@ def record(
     played) after each.
 
     Episodes start as the demonstrations of a warm start do: from the run's seed and their number. Failed ones are
-    left out without ``keep_failures``. Raises NoDemonstrationsError if too few succeed.
+    left out without ``keep_failures``. An interrupt while an episode is played keeps those before it, if there are any.
+    Raises NoDemonstrationsError if too few succeed.
     """
     env, mixture = make_env_anywhere(recording.env), Mixture.of(recording.env)
     recorded = frames = solved = tried = 0
+    interrupted = False
     try:
         fps = float(recording.fps or (env.metadata or {}).get("render_fps") or 10)
         with LeRobotWriter(root, fps=fps, videos=recording.videos, robot_type=recording.env.id) as writer:
@@ -137,7 +140,13 @@ def record(
                     generator=numpy_generator(recording.seed, "demonstration", tried),
                     to_the_end=recording.to_the_end,
                 )
-                steps = [step for step in played if isinstance(step, ExpertStep)]  # all of them: no policy decides
+                try:
+                    steps = [step for step in played if isinstance(step, ExpertStep)]  # all: no policy decides
+                except KeyboardInterrupt:
+                    if not recorded:
+                        raise
+                    interrupted = True
+                    break
                 tried += 1
                 # A whole episode may have succeeded on its way; one that was stopped there, at its last step.
                 success = any(step.success for step in (steps if recording.to_the_end else steps[-1:]))
@@ -148,7 +157,7 @@ def record(
                 report_progress(recorded, tried)
     finally:
         close_quietly(env)
-    return Recorded(recorded, frames, solved, tried)
+    return Recorded(recorded, frames, solved, tried, interrupted)
 
 
 def _episode(steps: Sequence[ExpertStep], env: gymnasium.Env, recording: Recording) -> RecordedEpisode:

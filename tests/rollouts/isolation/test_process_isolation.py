@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from gymnasium import spaces
 
 from rlinf.data.space_description import describe, rebuild
 from rlinf.rollouts.isolation import wire
-from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError
+from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError, EnvProcessTimeoutError
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, remarks_in_process
 from rlinf.rollouts.vec_env.vec_env import VecEnv
 from rlinf.rollouts.vec_env.vectorize import make_vec_env
@@ -218,7 +219,7 @@ def test_a_hang_that_no_signal_reaches_is_killed_from_outside(
         began = time.monotonic()
         assert vec_env.step([0], np.array([4])).failed == {0: "timeouts"}
         assert time.monotonic() - began < 15.0
-        assert "did not answer 'step' within" in vec_env.last_failure
+        assert re.search(r"did not answer 'step' within .* s \(env\.step_timeout_s\)", vec_env.last_failure)
 
 
 def test_it_dies_with_the_run_even_while_it_hangs(trouble: EnvConfig, tmp_path: Path) -> None:
@@ -254,6 +255,8 @@ def test_the_error_names_why_an_environment_cannot_be_built(trouble: EnvConfig) 
         EnvProcess("/no/python", 20.0)
     with pytest.raises(EnvProcessError, match="ended with exit code"):
         EnvProcess("/bin/false", 20.0).call(wire.WireMessage("make"), 20.0)
+    with pytest.raises(EnvProcessTimeoutError, match=r"'hello' within 0\.001 s \(cluster\.start_timeout_s\)"):
+        EnvProcess(None, 0.001).call(wire.WireMessage("make"), 20.0)
 
 
 def test_the_checker_runs_over_there(trouble: EnvConfig) -> None:

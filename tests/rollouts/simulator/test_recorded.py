@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from rlinf.base.errors import UserError
 from rlinf.base.random_streams import stream_seed
@@ -129,13 +130,15 @@ def test_an_expert_by_name_demonstrates_in_any_environment(tmp_path: Path) -> No
         expert_of("math:atan2", gymnasium.make("Pendulum-v1"), "Pendulum-v1")
 
 
-def test_a_run_imitates_a_folder_and_its_statistics_travel(tmp_path: Path) -> None:
+def test_a_run_imitates_a_folder_and_its_statistics_travel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Recorded by the command, imitated by a run: the weights are those of imitating the environment."""
     file = tmp_path / "run.yaml"
     file.write_text(RUN)
     out = tmp_path / "set"
     wrapped = "env.wrappers=[{FilterObservation: {filter_keys: [state, image]}}]"
     assert main(["record", str(file), "--out", str(out), "--episodes", "6", wrapped]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "recorded" in line]
+    assert [line.split(",")[0] for line in lines] == [f"{number} of 6 episodes recorded" for number in range(1, 7)]
     weights = []
     for name, keys in (
         ("folder", [f"sft.dataset={out}", "sft.dataset_stride=2"]),
@@ -152,6 +155,42 @@ def test_a_run_imitates_a_folder_and_its_statistics_travel(tmp_path: Path) -> No
     words = ["record", str(file), "--out", str(replayed), "--episodes", "1", "--keep-failures", wrapped]
     assert main([*words, "--policy", str(tmp_path / "folder")]) == 0
     assert torch.isfinite(torch.from_numpy(read_dataset(replayed).columns["action"])).all()
+
+
+class StoppedAt(gymnasium.Env):
+    """Reaches its goal at once; an interrupt comes in the episode of that number."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.left -= 1
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return np.zeros(1, np.float32), 1.0, True, False, {"success": True}
+
+    def expert_action(self) -> np.ndarray:
+        return np.zeros(1, np.float32)
+
+
+gymnasium.register("StoppedForTests-v0", entry_point=StoppedAt)
+
+
+def test_an_interrupt_keeps_the_episodes_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "run.yaml", tmp_path / "set"
+    file.write_text("env: {id: StoppedForTests-v0, kwargs: {number: 3}}\npolicy: {name: actor_critic}\n")
+    assert main(["record", str(file), "--out", str(out), "--episodes", "9"]) == 130
+    assert "3 episodes, 3 frames" in capsys.readouterr().out
+    assert read_dataset(out).lengths.tolist() == [1, 1, 1]
+    assert main(["record", str(file), "--out", str(tmp_path / "none"), "env.kwargs.number=0"]) == 130
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("option", [("--fps", "0"), ("--fps", "-3"), ("--episodes", "0")])
