@@ -234,7 +234,7 @@ def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
             write_observation(row, 0, env.reset(seed=seed % 2**31)[0])
             known = len(instructions)
             instructions.update(dict.fromkeys(text_of(row[name]) for name in names))
-            newest = asked if len(instructions) > known else newest
+            newest = tried if len(instructions) > known else newest
         return list(instructions)
     finally:
         close_quietly(env)
