@@ -29,9 +29,9 @@ CACHE_SLOTS = ("rlinf/samplers/", "tests/samplers/")
 MAX_ODD_DOCSTRINGS = 20
 """May only fall."""
 MAX_VAGUE_NAMES = {
-    "found": 10,
-    "wanted": 28,
-    "given": 112,
+    "found": 5,
+    "wanted": 15,
+    "given": 101,
 }
 """Parameters and variables that name the origin of a value, not what it is: each count may only fall."""
 
