@@ -15,6 +15,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from rlinf.base.machine import memory_bytes
 from rlinf.cluster import waiting
 from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Starting, Stream
 from rlinf.cluster.errors import ClusterError, PlacementError
@@ -146,6 +147,6 @@ def worker_environment(config: ClusterConfig) -> dict[str, str]:
 
 def _store_mb() -> int:
     """Compute the store's size: a tenth of the machine's memory, if half of its free shared memory holds that."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    memory = memory_bytes() >> 20
     room = shutil.disk_usage(_SHARED_MEMORY).free >> 20 if _SHARED_MEMORY.exists() else 0
     return max(_STORE_MB, min(memory // 10, room // 2))

@@ -115,7 +115,7 @@ class RaySession:
             start_new_session=True,
         )
         began = time.monotonic()
-        with _patient(timeout_s), _to_itself(self._folder, logs=bool(options.get("log_to_driver"))):
+        with _private_processes(self._folder, timeout_s, logs=bool(options.get("log_to_driver"))):
             try:
                 ray.init(
                     address="local", _temp_dir=str(self._folder), _metrics_export_port=_free_ports(1)[0], **options
@@ -161,9 +161,8 @@ def _check_reachable(address: str) -> None:
         raise UnreachableError(f"nothing answers at cluster.address={address!r}: {error}") from None
 
 
-@contextmanager
-def _patient(timeout_s: float) -> Iterator[None]:
-    """Lets each of Ray's own waits at its start, of 30 s or 60 s, take as long as the whole may."""
+def _long_waits(timeout_s: float) -> dict[str, str]:
+    """Return settings with which each of Ray's own waits at its start, of 30 s or 60 s, may take ``timeout_s``."""
     seconds = str(int(timeout_s))
     waits = {
         "RAY_raylet_start_wait_time_s": seconds,
@@ -171,12 +170,31 @@ def _patient(timeout_s: float) -> Iterator[None]:
         "RAY_worker_register_timeout_seconds": seconds,
         "RAY_agent_register_timeout_ms": str(int(timeout_s * 1000)),
     }
-    with mock.patch.dict(os.environ, {name: value for name, value in waits.items() if name not in os.environ}):
-        yield
+    return {name: value for name, value in waits.items() if name not in os.environ}
 
 
 @contextmanager
-def _to_itself(folder: Path, *, logs: bool) -> Iterator[None]:
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes that Ray starts in this context.
+
+    Ray's threads read the environment of this process meanwhile, for which the C library has no lock (Ray issue
+    18756). So names are added before these threads start, and afterwards no other variable is touched:
+    `mock.patch.dict` clears and sets all of them, and one start of 300 ended in a segmentation fault.
+    """
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _private_processes(folder: Path, timeout_s: float, *, logs: bool) -> Iterator[None]:
     """Keep the processes that Ray starts in this context private to this machine.
 
     They carry the watchdog's mark, have a session of their own, and listen on 127.0.0.1 alone. Three daemons without
@@ -196,7 +214,7 @@ def _to_itself(folder: Path, *, logs: bool) -> Iterator[None]:
     )
     daemons: dict[str, Any] = {"no_monitor": True, "include_log_monitor": logs}
     with (
-        mock.patch.dict(os.environ, {watchdog.MARK: mark, _KEEP_ENVIRONMENT: "1"}),
+        _environment({watchdog.MARK: mark, _KEEP_ENVIRONMENT: "1", **_long_waits(timeout_s)}),
         mock.patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False),
         mock.patch.object(
             ray_services, "ConsolePopen", functools.partial(ray_services.ConsolePopen, start_new_session=True)

@@ -9,6 +9,8 @@ _SETTINGS = {
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # every failure is raised by our own waiting, with the worker's name
     "RAY_prestart_worker_first_driver": "0",  # our workers have their own environment; idle ones only cost
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a worker without GPUs sees none
+    # Ray sets this one when its threads run: to add a name then may crash one that reads the environment.
+    "PYTHONBREAKPOINT": "ray.util.rpdb._driver_set_trace",
 }
 
 

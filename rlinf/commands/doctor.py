@@ -11,10 +11,10 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlinf.base.machine import cpu_count, gpu_count, installed, installed_version, memory_bytes
 from rlinf.base.packages import install_command
 from rlinf.commands.graphics import mujoco_draws, vulkan_devices
 from rlinf.config.extras import MODULES, OWN_ENVIRONMENT
-from rlinf.config.machine import cpu_count, gpu_count, installed, installed_version, memory_bytes
 
 _BASE = ("torch", "transformers", "ray", "gymnasium", "omegaconf")
 _LIBRARIES = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
 from rlinf.base.heap import resident_bytes
+from rlinf.base.machine import memory_bytes
 from rlinf.base.terminal import printable
 from rlinf.commands.data_check import conversation_findings
 from rlinf.commands.finding import Caveat
@@ -23,7 +24,6 @@ from rlinf.commands.policy_check import (
 )
 from rlinf.config import Config
 from rlinf.config.derived import trains_on_files_alone
-from rlinf.config.machine import memory_bytes
 from rlinf.data.pictures import described, marked, opened, pictures_of
 from rlinf.planning.describe import size_text
 from rlinf.train.init_from import carried_tokenizer

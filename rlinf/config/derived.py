@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal
 
 from rlinf.algorithms.catalog import OFF_POLICY, columns_of, estimator, loss
-from rlinf.config.machine import gpu_count
+from rlinf.base.machine import gpu_count
 from rlinf.config.placeholders import expand
 from rlinf.schema import (
     AlgorithmConfig,

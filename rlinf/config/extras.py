@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlinf.base.hdf5_split import HDF5_SUFFIXES, file_and_split
+from rlinf.base.machine import installed
 from rlinf.base.packages import install_command
-from rlinf.config.machine import installed
 from rlinf.models.gguf import is_gguf
 from rlinf.schema import Sections
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rlinf.algorithms import catalog
+from rlinf.base.machine import cpu_count, gpu_count, memory_bytes, multiplies_bfloat16
 from rlinf.config.defaults import conditional, value_of
 from rlinf.config.derived import (
     collects_episodes,
@@ -28,7 +29,6 @@ from rlinf.config.derived import (
     trains_on_files_alone,
 )
 from rlinf.config.experiment import Config
-from rlinf.config.machine import cpu_count, gpu_count, memory_bytes, multiplies_bfloat16
 from rlinf.models.architecture_numbers import decoder_shape, picture_decoder_shape
 from rlinf.planning.memory import EngineCache, Memory, bytes_per_value, driver_bytes, engine_cache, estimate
 from rlinf.planning.parallel import Split

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from rlinf.base.machine import multiplies_bfloat16
 from rlinf.config.experiment import Config
-from rlinf.config.machine import multiplies_bfloat16
 from rlinf.models.architecture_numbers import decoder_shape
 from rlinf.schema.derived import activation_dtype
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rlinf.base.machine import memory_bytes
 from rlinf.config.experiment import Config
-from rlinf.config.machine import memory_bytes
 from rlinf.models.architecture_numbers import decoder_shape
 from rlinf.planning.memory import estimate, layer_values, recomputes
 from rlinf.planning.precision import policy_dtype

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
+from rlinf.base.machine import memory_bytes
 from rlinf.models.loading import checkpoint_config
 
 _LEAST_MB = 64
@@ -40,8 +39,4 @@ def cpu_cache_mb(model: str, *, tokens: int, bytes_per_value: int) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     values = 2 * config.num_hidden_layers * heads * head_size * tokens
-    return max(_LEAST_MB, min(values * bytes_per_value, _memory_bytes() // _LARGEST_SHARE) >> 20)
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(_LEAST_MB, min(values * bytes_per_value, memory_bytes() // _LARGEST_SHARE) >> 20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,3 +47,23 @@ def test_the_object_store_is_a_tenth_of_the_memory_where_shared_memory_has_room(
         assert ray_cluster._store_mb() == size
     monkeypatch.setattr(ray_cluster, "_SHARED_MEMORY", tmp_path / "not there")
     assert ray_cluster._store_mb() == 256
+
+
+def test_variables_of_others_are_left_alone_while_ray_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's threads read the environment meanwhile: to clear and set all of it crashed one start of 300."""
+    monkeypatch.setenv("RLINF_TEST_PRESENT", "before")
+    changed: set[bytes] = set()
+    watching = True
+
+    def watch(event: str, arguments: tuple[bytes, ...]) -> None:
+        if watching and event in ("os.putenv", "os.unsetenv"):
+            changed.add(arguments[0])
+
+    sys.addaudithook(watch)  # for ever, but idle after this test
+    with ray_session._environment({"RLINF_TEST_PRESENT": "within", "RLINF_TEST_ABSENT": "1"}):
+        assert os.environ["RLINF_TEST_PRESENT"] == "within"
+        assert os.environ["RLINF_TEST_ABSENT"] == "1"
+    watching = False
+    assert changed == {b"RLINF_TEST_PRESENT", b"RLINF_TEST_ABSENT"}
+    assert os.environ["RLINF_TEST_PRESENT"] == "before"
+    assert "RLINF_TEST_ABSENT" not in os.environ

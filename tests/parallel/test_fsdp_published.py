@@ -9,9 +9,11 @@ import pytest
 from learner_gang import Gang
 
 CASES = {
-    **dict.fromkeys(("groot", "groot_relative", "smolvla", "pi0", "pi05", "openvla_oft_tokens"), 1e-6),
-    # Rows are in other passes, and these networks of random weights show their rounding.
-    **dict.fromkeys(("openvla", "openvla_oft", "openvla_oft_film", "openvla_oft_diffusion"), 5e-5),
+    **dict.fromkeys(
+        ("groot", "groot_relative", "pi0", "pi05", "openvla_oft", "openvla_oft_film", "openvla_oft_diffusion"), 1e-6
+    ),
+    # The norm of gradients is summed in another order: after one step these random networks show its rounding.
+    **dict.fromkeys(("smolvla", "openvla_oft_tokens", "openvla"), 1e-5),
 }
 """Each with the tolerance of the loss of the first update; the rest follows from it by three of them."""
 

@@ -22,7 +22,7 @@ SMOLLM2 = {
 
 def test_it_holds_every_response_of_a_real_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "config.json").write_text(json.dumps(SMOLLM2))
-    monkeypatch.setattr(vllm_cache, "_memory_bytes", lambda: 24 << 30)
+    monkeypatch.setattr(vllm_cache, "memory_bytes", lambda: 24 << 30)
 
     def size(tokens: int) -> int:
         return vllm_cache.cpu_cache_mb(str(tmp_path), tokens=tokens, bytes_per_value=2)

@@ -84,10 +84,14 @@ def train_split(case: str, folder: Path) -> tuple[list[Metrics], dict[str, Tenso
 
 
 def _settings(policy: Any) -> dict[str, Any]:
-    """A rate that is small for networks of large random weights: their ratios would overflow."""
+    """For networks of large random weights: a small rate, with which their ratios do not overflow.
+
+    One decision fits a micro-batch, so that one rank and two compute the same passes: rounding would show.
+    """
     usual = settings(policy)
     (stage,) = usual["stages"]
-    return usual | {"stages": (replace(stage, optimizer=replace(stage.optimizer, lr=RATE)),)}
+    stage = replace(stage, optimizer=replace(stage.optimizer, lr=RATE))
+    return usual | {"stages": (stage,), "micro_batch_tokens": policy.tokens_per_decision}
 
 
 def _batch(case: str, folder: Path) -> Batch:

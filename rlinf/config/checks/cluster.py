@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from rlinf.base.machine import installed_version
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text, learns_on_gpus, shares_gpus
-from rlinf.config.machine import installed_version
 
 _TRANSFERRING = "0.32."
 """Releases of vLLM whose weight transfer `rlinf/samplers/vllm_transfer.py` uses."""

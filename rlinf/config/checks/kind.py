@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from rlinf.base.machine import installed
 from rlinf.base.user_code import nearest_module
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text, trains_on_files_alone
 from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
-from rlinf.config.machine import installed
 from rlinf.config.names import facts_of, leaves
 from rlinf.schema.derived import AGENT, VERIFIERS
 from rlinf.schema.key import OWN, READERS

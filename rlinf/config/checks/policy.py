@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from rlinf.base.machine import installed
 from rlinf.base.packages import install_command
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text, learns_on_gpus, text_only_parts
-from rlinf.config.machine import installed
 from rlinf.models.architecture_numbers import read_architecture
 from rlinf.models.vision.families import FAMILIES, REFUSED
 from rlinf.schema.policy import VisionConfig

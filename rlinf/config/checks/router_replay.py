@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from rlinf.base.machine import gpu_count
 from rlinf.config.checks.engine_flags import engine_arguments
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text, max_turns, text_envs
-from rlinf.config.machine import gpu_count
 from rlinf.models.architecture_numbers import decoder_shape
 from rlinf.schema.derived import is_agent
 

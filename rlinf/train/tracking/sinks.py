@@ -20,13 +20,13 @@ from typing import Any, Protocol
 from rlinf.base.durable import write_atomically
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
+from rlinf.base.machine import installed
 from rlinf.base.own_errors import own_account
 from rlinf.base.packages import missing_package
 from rlinf.base.user_code import imported
 from rlinf.config import Config
 from rlinf.config.defaults import default_of, value_of
 from rlinf.config.dump import at
-from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 from rlinf.config.record import stored
 
