@@ -153,7 +153,7 @@ def error_of_flip(family: str, part: str, folder: Path) -> float:
         plain = policy.instructions.tokenizer
         policy.instructions.tokenizer = lambda text: plain(text.replace("\n", ""))
     if part == "padding":
-        policy._place = {"corner": "centre", "centre": "corner"}[policy._place]
+        policy._alignment = {"corner": "centre", "centre": "corner"}[policy._alignment]
     if part == "chunk":
         policy.head.chunk = policy.head._bounds._chunk = 4
         policy.head.to_env = lambda chains: later_actions(policy, chains)
