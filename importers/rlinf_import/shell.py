@@ -135,11 +135,11 @@ def _main(script: _Script, text: str) -> list[tuple[int, str]]:
 def _read(script: _Script, fixed: set[str], pieces: Iterable[tuple[int, str]]) -> Iterator[Word]:
     """Read commands in their order; one that calls a function is read as that function's body."""
     for number, piece in pieces:
-        name, *given = [word for word in _call(piece) if word] or [""]
+        name, *arguments = [word for word in _call(piece) if word] or [""]
         if name not in script.functions or not script.reads:
             yield from _line(script, fixed, number, piece)
             continue
-        outer, script.arguments = script.arguments, [_expanded(script, word) for word in given]
+        outer, script.arguments = script.arguments, [_expanded(script, word) for word in arguments]
         script.called.add(name)
         _number_arguments(script)
         body = script.functions.pop(name)  # one that calls itself is not read without an end

@@ -118,7 +118,7 @@ def _header(file: Path) -> tuple[list[str], int]:
 
 
 def require_trainable(path: str | None) -> None:
-    """Raise UserError for a folder whose config.json says that its weights are quantised."""
+    """Raise UserError for a folder whose config.json states that its weights are quantised."""
     file = Path(path or "").expanduser() / "config.json"
     settings = (read_json_file(file) or {}).get("quantization_config") if path is not None and file.is_file() else None
     if isinstance(settings, dict):

@@ -20,7 +20,7 @@ _OF_SIMULATORS = {
     "eval/follows": ("the words name another goal", "evaluation.words: [other_goal]"),
 }
 _NEW_GOAL = ("eval/follows",)
-"""What counts as right is then what the changed input asks for."""
+"""What counts as right is then what the changed input requests."""
 _READERS = ("vla", "flow")
 """Policies that read words."""
 _FEW = 0.05

@@ -175,5 +175,5 @@ def test_a_link_to_no_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "run").symlink_to(target)
     for words in (["check"], ["train", "cluster.backend=local"]):
         assert main([words[0], "cartpole_ppo", f"run.dir={tmp_path / 'run'}", *words[1:]]) == 2
-        said = "".join(capsys.readouterr())
-        assert f"{tmp_path / 'run'} is a link to {target}, where no folder is: choose another run.dir" in said
+        output = "".join(capsys.readouterr())
+        assert f"{tmp_path / 'run'} is a link to {target}, where no folder is: choose another run.dir" in output

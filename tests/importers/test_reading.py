@@ -486,7 +486,7 @@ def test_the_command_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFi
             "sb3",
             "mine.yml",
             "CartPole-v1: {n_envs: 8}\n",
-            "the name of the file is no algorithm: --algorithm says",
+            "the name of the file is no algorithm: --algorithm names",
         ),
         ("verl", "run.sh", "python3 -m verl.trainer.main_eval data.path=x\n", "it is an evaluation"),
         ("rlinf", "env.yaml", "env_type: libero\n", "a fragment that other files include"),

@@ -269,14 +269,14 @@ def test_another_goal_is_requested_or_drawn(libero: Path) -> None:
         "goal_state": [["in", "cream_cheese_1", "basket_1_contain_region"]],
         "initial_state": [["on", name, "floor_region"] for name in ("cream_cheese_1", "milk_1", "basket_1")],
     }
-    goals = own_and_other_goal(problem, "place the cream cheese in the basket")
+    goals = own_and_other_goal(problem, "put the cream cheese in the basket")
     for made in (env, mixed):
         made.unwrapped._scene.engine.parsed_problem |= problem
         made.unwrapped._goals = goals
     own, info = env.reset(seed=3)
-    assert (own["instruction"], info) == ("place the cream cheese in the basket", {})
+    assert (own["instruction"], info) == ("put the cream cheese in the basket", {})
     other, info = env.reset(seed=3, options={"other_goal": True})
-    assert (other["instruction"], info) == ("place the milk in the basket", {"other_goal": True})
+    assert (other["instruction"], info) == ("put the milk in the basket", {"other_goal": True})
     assert np.array_equal(own["state"], other["state"])
     assert env.unwrapped._scene.engine.parsed_problem["goal_state"] == [["in", "milk_1", "basket_1_contain_region"]]
     mixed.unwrapped._other_goals = 0.5

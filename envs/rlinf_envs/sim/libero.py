@@ -41,7 +41,7 @@ class LiberoEnv(gymnasium.Env):
     makes the pictures LIBERO's own.
 
     ``assets`` is the folder of LIBERO's assets, if they are neither in its package nor in its download folder.
-    ``texture_size`` reduces textures to N pixels a side. With 256 ten tasks take 3 GB in the place of 8, each
+    ``texture_size`` reduces textures to N pixels a side. With 256 ten tasks take 3 GB instead of 8, each
     starts in half of the time, and a picture of 64 pixels differs by at most 2 of 255.
     ``init_states`` is one of start states other than its package's, with the same names
     (`SUITE/TASK.pruned_init`).
@@ -49,8 +49,8 @@ class LiberoEnv(gymnasium.Env):
     ``recorded`` gives what published policies were trained with: pictures with left and right exchanged, and state [8]
     (position, rotation vector, gripper).
 
-    ``other_goals`` is the share of episodes whose goal is the next thing of the task's file (:mod:`.libero_goals`) in
-    place of its own; ``reset(options={"other_goal": True})`` selects it always.
+    ``other_goals`` is the share of episodes whose goal is the next thing of the task's file (:mod:`.libero_goals`),
+    instead of its own; ``reset(options={"other_goal": True})`` selects it always.
 
     ``expert_speed`` is the share of the controller's reach that the demonstrator moves by in a step, and
     ``expert_haste`` the share of steps in which it takes all of it nevertheless.

@@ -49,7 +49,7 @@ class LiberoExpert:
 
     def begin(self) -> None:
         """Make the next action the first of an episode, for the goal that the engine has then."""
-        self._relation = self._thing = self._place = ""
+        self._relation = self._thing = self._target_name = ""
         self._enter("over")
         self._reach, self._held_at = 0.0, np.zeros(3)
 

@@ -1,4 +1,4 @@
-"""Goals of a LIBERO scene: its task's own, and the same with another thing of the scene in place of the task's."""
+"""Goals of a LIBERO scene: its task's own, and the same with another thing of the scene instead of the task's."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def own_and_other_goal(problem: Mapping[str, Any], instruction: str) -> tuple[Go
     own = Goal(tuple(map(tuple, problem["goal_state"])), instruction)
     if len(own.predicates) != 1 or len(own.predicates[0]) != 3:
         return own, None
-    relation, thing, place = own.predicates[0]
+    relation, thing, target = own.predicates[0]
     surfaces = {entry[1]: entry[2].partition("_")[0] for entry in problem["initial_state"] if entry[0] == "on"}
-    around = [name for name in surfaces if surfaces[name] == surfaces.get(thing) and not place.startswith(name)]
+    around = [name for name in surfaces if surfaces[name] == surfaces.get(thing) and not target.startswith(name)]
     things = [name for name in around if name == thing or _kind(name) != _kind(thing)]
     if thing not in things or len(things) == 1 or _kind(thing) not in instruction:
         return own, None
     other = things[(things.index(thing) + 1) % len(things)]
-    return own, Goal(((relation, other, place),), instruction.replace(_kind(thing), _kind(other)))
+    return own, Goal(((relation, other, target),), instruction.replace(_kind(thing), _kind(other)))
 
 
 def _kind(thing: str) -> str:

@@ -160,7 +160,7 @@ class ConversationEncoder:
         if lost is not None:
             raise _left_out(conversation, f"the words of the {lost['role']}", lost["content"])
         for message in messages[: answers[0]]:
-            if (wrong := rendered_before(message.content, self._renderer.asking)) is not None:
+            if (wrong := rendered_before(message.content, self._renderer.generation_prompt)) is not None:
                 raise ConversationError(f"{conversation.location}: {wrong}")
         parts.append((self._ids(opening), False))
         for position, following in zip(answers, [*answers[1:], None], strict=True):

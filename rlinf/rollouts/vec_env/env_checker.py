@@ -223,8 +223,8 @@ def _cast(space: spaces.Space, value: Any, name: str, otherwise: set[str]) -> An
     if cast.shape != space.shape:
         return copied(value)
     if isinstance(space, spaces.Box) and getattr(value, "dtype", None) != space.dtype:
-        given = value.dtype if isinstance(value, np.ndarray) else kind_of(value)
-        otherwise.add(f"{name} is {given}, and is read as {space.dtype}")
+        dtype = value.dtype if isinstance(value, np.ndarray) else kind_of(value)
+        otherwise.add(f"{name} is {dtype}, and is read as {space.dtype}")
     return cast[()] if isinstance(space, spaces.Discrete) else cast
 
 

@@ -56,18 +56,18 @@ def text_start(tokenizer: Any) -> tuple[int, ...]:
     return tuple(whole[:count])
 
 
-def rendered_before(words: str, asking: str) -> str | None:
+def rendered_before(words: str, generation_prompt: str) -> str | None:
     """Describe in a sentence words that a chat template has rendered before; None for all else.
 
-    ``asking``: what the template writes between the user's words and an answer, empty if that tells nothing.
+    ``generation_prompt``: what the template writes between the user's words and an answer, empty if that tells nothing.
 
     >>> rendered_before("1 + 1?<end><assistant>", "<end><assistant>")[:48]
     'a prompt has been through a chat template before'
     >>> rendered_before("1 + 1?", "<end><assistant>")
     """
-    if not asking or asking not in words:
+    if not generation_prompt or generation_prompt not in words:
         return None
     return (
-        f"a prompt has been through a chat template before: it holds {asking!r} ({words[:60]!r}). Give its bare words, "
+        f"a prompt has been through a chat template before: it holds {generation_prompt!r} ({words[:60]!r}). Give its bare words, "
         "or set data.chat_template: never."
     )

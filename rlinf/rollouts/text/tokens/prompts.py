@@ -132,19 +132,18 @@ class PromptRenderer:
                 f"data.chat_template: the tokenizer's template leaves the words of the {lost['role']} out "
                 f"({replaced(lost['content'], '')[:60]!r}). Set {fix}, or take a model with another template."
             )
-        if (wrong := rendered_before(observation, self.asking)) is not None:
+        if (wrong := rendered_before(observation, self.generation_prompt)) is not None:
             raise ChatTemplateError(f"data.chat_template: {wrong}")
         return text
 
     @functools.cached_property
-    def asking(self) -> str:
+    def generation_prompt(self) -> str:
         """The template's words between the user's and the policy's answer; empty if they hold no mark."""
-        try:
+        text = ""
+        with contextlib.suppress(ChatTemplateError):
             text = self._apply([_QUESTION], prompt=True) if self.chat else ""
-        except ChatTemplateError:
-            return ""
-        asking = text.rpartition(_PROBE)[2].removesuffix(opened_thoughts(text)).strip()
-        return asking if self._marks_in(asking) else ""
+        generation_prompt = text.rpartition(_PROBE)[2].removesuffix(opened_thoughts(text)).strip()
+        return generation_prompt if self._marks_in(generation_prompt) else ""
 
     def continuation(
         self, observation: str, role: str = "user", *, after: int | None = None, response: str = ""
