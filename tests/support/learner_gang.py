@@ -48,21 +48,23 @@ class Gang:
             self.pipes[rank].send((job, arguments, rank, ranks, str(store)))
         answers: dict[int, Any] = {}
         threads = 0
-        deadline = time.monotonic() + _DEADLINE_S
-        while len(answers) < ranks:
-            waiting = {self.pipes[rank]: rank for rank in range(ranks) if rank not in answers}
-            ready = wait(list(waiting), timeout=max(0.0, deadline - time.monotonic()))
-            for pipe in ready:
-                rank = waiting[pipe]
-                done, answers[rank], left = self.pipes[rank].recv()
-                threads = max(threads, left)
-                if not done:
-                    # The others may wait for it in a collective for ever.
-                    self._stop(grace_s=0.0)
-                    raise AssertionError(f"rank {rank} failed in {job.__name__}:\n{answers[rank]}")
-            if not ready:
-                self._stop(grace_s=0.0)
-                raise TimeoutError(f"ranks {sorted(waiting.values())} gave no answer in {_DEADLINE_S} s")
+        try:
+            deadline = time.monotonic() + _DEADLINE_S
+            while len(answers) < ranks:
+                waiting = {self.pipes[rank]: rank for rank in range(ranks) if rank not in answers}
+                ready = wait(list(waiting), timeout=max(0.0, deadline - time.monotonic()))
+                for pipe in ready:
+                    rank = waiting[pipe]
+                    done, answers[rank], left = self.pipes[rank].recv()
+                    threads = max(threads, left)
+                    if not done:
+                        raise AssertionError(f"rank {rank} failed in {job.__name__}:\n{answers[rank]}")
+                if not ready:
+                    raise TimeoutError(f"ranks {sorted(waiting.values())} gave no answer in {_DEADLINE_S} s")
+        except BaseException:
+            # A test's time limit too: others may wait in a collective for ever, or answer when the next job has begun.
+            self._stop(grace_s=0.0)
+            raise
         if threads > _MANY_THREADS:
             self._end()
         return [answers[rank] for rank in range(ranks)]

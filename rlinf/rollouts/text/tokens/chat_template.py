@@ -68,6 +68,6 @@ def rendered_before(words: str, generation_prompt: str) -> str | None:
     if not generation_prompt or generation_prompt not in words:
         return None
     return (
-        f"a prompt has been through a chat template before: it holds {generation_prompt!r} ({words[:60]!r}). Give its bare words, "
-        "or set data.chat_template: never."
+        f"a prompt has been through a chat template before: it holds {generation_prompt!r} ({words[:60]!r}). "
+        "Give its bare words, or set data.chat_template: never."
     )
