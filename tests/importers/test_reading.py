@@ -492,7 +492,6 @@ def test_the_command_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFi
         ("rlinf", "env.yaml", "env_type: libero\n", "a fragment that other files include"),
         ("trl", "kto.py", "from trl import KTOTrainer\nKTOTrainer(model='m')\n", "the trainer KTOTrainer"),
         ("sb3", "train.py", "print(1)\n", "builds no model of Stable-Baselines3, as PPO(...) does"),
-        ("sb3", "train.ipynb", "{}", "`jupyter nbconvert --to script"),
         ("trl", "train.py", "def (\n", "this is not Python"),
         ("trl", "run.sh", "echo hello\n", "holds no word of the form --flag value"),
         ("verl", "run.py", "", "settings are read from a .sh or .yaml file"),

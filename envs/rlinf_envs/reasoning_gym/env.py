@@ -159,7 +159,7 @@ class FamilyJudge:
     def _judge(self, extracted: Sequence[str | None], tasks: Sequence[Task]) -> list[Judgement]:
         results = [index for index, answer in enumerate(extracted) if answer is not None]
         scores = self._scorer.score(
-            [(self._source.family(tasks[i].domain), extracted[i] or "", tasks[i].row) for i in results]
+            [(self._source.family(tasks[i]), extracted[i] or "", tasks[i].row) for i in results]
         )
         judgements = [Judgement("unparsable", 0.0, None)] * len(extracted)
         for index, score in zip(results, scores, strict=True):

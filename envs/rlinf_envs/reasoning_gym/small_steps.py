@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
 from operator import add, mul, sub, truediv
@@ -96,17 +97,32 @@ def calculation(before: str, after: str) -> Found | None:
         return None
     result = Fraction(match[1] + match[2].replace(",", ""))
     matches = list(_TOKEN.finditer(before))
-    tokens = [match[0].replace(",", "") if match[1] else _SIGNS.get(match[0], match[0]) for match in matches]
-    for index, first in enumerate(matches):
-        expression = _parsed(tokens[index:])
-        if expression is None or isinstance(expression, Fraction) or _value(expression) != result:
-            continue
-        try:
-            text = _text(expression)
-        except _NotWritten:
-            return None
-        return Found(expression, text, first.start(), before.replace(" ", "").endswith(text))
+    # 50% + 30% = 80% counts percent; in $630 * 40% = $252 they are hundredths.
+    for percent in (False, True) if "%" in before else (False,):
+        tokens = [_token(match, percent=percent) for match in matches]
+        for index, first in enumerate(matches):
+            expression = _parsed(tokens[index:])
+            if expression is None or isinstance(expression, Fraction) or _value(expression) != result:
+                continue
+            try:
+                text = _text(expression)
+            except _NotWritten:
+                return None
+            return Found(expression, text, first.start(), before.replace(" ", "").endswith(text))
     return None
+
+
+def _token(match: re.Match[str], *, percent: bool) -> str:
+    """Write a number or sign as in Python; a number in front of a parenthesis multiplies it: ``2(62+18)``.
+
+    ``percent``: numbers before ``%`` are hundredths.
+    """
+    if not match[1]:
+        return _SIGNS.get(match[0], match[0])
+    number, follows = match[0].replace(",", ""), match.string[match.end() : match.end() + 1]
+    if percent and follows == "%":
+        return str(Decimal(number) / 100)
+    return f"{number}*" if follows == "(" else number
 
 
 def _parsed(tokens: list[str]) -> Expression | None:

@@ -20,6 +20,8 @@ from rlinf_envs.typed import misfits
 _CACHE = 65_536
 _EVAL_DRAWS = 4
 """Evaluation questions are searched for in this multiple of the positions that should hold ``size`` of them."""
+_COMPONENT = "mixture_index"
+"""Column of a task's row: which entry of the mixture made it."""
 _UNLUCKY = 1e-9
 """Share of training tasks that may have no question in their split."""
 
@@ -110,9 +112,9 @@ class GeneratedTasks:
     def task(self, task_id: int) -> Task:
         return self._lazy(task_id) if self._fixed is None else self._fixed[task_id]
 
-    def family(self, domain: str) -> FamilySpec:
-        """Return the family of a domain."""
-        return next(component.spec for component in self._components if component.spec.task == domain)
+    def family(self, task: Task) -> FamilySpec:
+        """Return the family that made the task, with the parameters of its own entry of the mixture."""
+        return self._components[task.row[_COMPONENT]].spec
 
     def _search(self, task_id: int) -> Task:
         for position in range(task_id, self._positions, self._size):
@@ -141,12 +143,13 @@ def _distinct(components: tuple[Component, ...], seed: int, size: int, eval_frac
 
 
 def _generate(components: tuple[Component, ...], seed: int, position: int, *, mixture_key: int) -> Task:
-    component = components[0]
+    index = 0
     if len(components) > 1:
         # Keyed by text, because seed + position would give neighbouring seeds the same sequence.
         choice = random.Random(f"mixture {seed} {mixture_key}")
-        component = choice.choices(components, weights=[one.weight for one in components])[0]
-    entry = generate(component.spec.family, f"{seed} {position}", position)
+        index = choice.choices(range(len(components)), weights=[one.weight for one in components])[0]
+    spec = components[index].spec
+    entry = generate(spec.family, f"{seed} {position}", position)
     # Families that accept any of many answers may name none.
     answer = "" if entry["answer"] is None else str(entry["answer"])
-    return Task(question=str(entry["question"]), answer=answer, domain=component.spec.task, row=entry)
+    return Task(question=str(entry["question"]), answer=answer, domain=spec.task, row={**entry, _COMPONENT: index})

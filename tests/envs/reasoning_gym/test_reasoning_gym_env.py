@@ -122,6 +122,18 @@ def test_mixture_follows_the_weights_and_names_the_domain() -> None:
     assert rewards.all()
 
 
+def test_a_family_listed_twice_is_scored_with_the_parameters_of_the_entry_that_made_the_task() -> None:
+    coarse = {"min_num_decimal_places": 1, "max_num_decimal_places": 1}
+    tasks = [{"task": "decimal_arithmetic"}, {"task": "decimal_arithmetic", "params": coarse}]
+    env = make(task=None, tasks=tasks, size=40, num_envs=40)
+    _, infos = env.reset(options={"task_ids": list(range(40))})
+    # An answer is right within one unit of the last decimal place of its family.
+    places = [env._task(i).row["metadata"]["difficulty"]["decimal_places"][1] for i in range(40)]
+    assert set(places) == {1, 3}
+    near = [f"<answer>{float(answer) + 0.05}</answer>" for answer in infos["answer"]]
+    assert list(env.step(near)[1]) == [float(last == 1) for last in places]
+
+
 def test_curriculum_levels() -> None:
     low = make(curriculum={"num_terms": 0, "num_digits": 0})
     high = make(curriculum={"level": 4})

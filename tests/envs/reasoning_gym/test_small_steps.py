@@ -26,6 +26,10 @@ PURE = re.compile(r"[-+*/().\d]+")
         ("94*0.5=47", "94*0.5=45+2=47"),
         ("$400,000 x 8/100 = $32,000", "$400,000 x 8/100 = 400000*8/100 = 4000*8 = $32,000"),
         ("3 hats + 28 hats + 15 hats = 46 hats", "3 hats + 28 hats + 15 hats = 3+28+15 = 31+15 = 41+5 = 46 hats"),
+        ("2(55+21) = 152", "2(55+21) = 2*(55+21) = 2*(75+1) = 2*76 = 140+12 = 150+2 = 152"),
+        ("Warm water = 4+2(20)=44.0 minutes", "Warm water = 4+2(20)=4+2*20=4+40=44.0 minutes"),
+        ("$630 * 40% = $252", "$630 * 40% = 630*0.4 = 240+12 = 250+2 = $252"),
+        ("32% + 41% = 73%", "32% + 41% = 32+41 = 72+1 = 73%"),
         ("(3*4+5*6)/7=6", "(3*4+5*6)/7=(12+30)/7=42/7=6"),
     ],
 )
@@ -42,7 +46,7 @@ def test_a_calculation_is_written_out(line: str, written: str) -> None:
         "45 - 19 = 27",  # wrong
         "x + 40 = y",
         "7/0 = 3",
-        "2(55+21) = 152",  # a product that is not written
+        "50% * 50% = 25%",
         "1/3*10 = 3.3333333333333335",  # no decimal number of a few digits
         "9 ** 9 = 387420489",
         "-242 / 22 = -11",
@@ -73,7 +77,8 @@ def test_solutions_of_gsm_symbolic_keep_their_lines_and_every_form_its_value() -
 
 
 def _value(form: str) -> Fraction:
-    return Fraction(eval(re.sub(r"(\d+(?:\.\d+)?)", r"Fraction('\1')", form.strip(" .")), {"Fraction": Fraction}))
+    form = re.sub(r"(?<=\d)\(", "*(", form.strip(" ."))
+    return Fraction(eval(re.sub(r"(\d+(?:\.\d+)?)", r"Fraction('\1')", form), {"Fraction": Fraction}))
 
 
 def test_a_demonstration_in_small_steps_ends_in_the_answer() -> None:

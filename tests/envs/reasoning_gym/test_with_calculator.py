@@ -20,6 +20,8 @@ GSM = {"task": "gsm_symbolic", "size": 60, "seed": 3, "answer_format": "####"}
         ("15*5=75 ccs", ["<calc>15*5</calc>", "<result>75</result>", "75 ccs"]),
         ("It is $4,000 x 8/100 = $320.", ["It is <calc>4000*8/100</calc>", "<result>320</result>", "$320."]),
         ("6 days * 2 = 12 days", ["6 days * 2 = <calc>6*2</calc>", "<result>12</result>", "12 days"]),
+        ("$900 * 15% = $135", ["$900 * 15% = <calc>900*0.15</calc>", "<result>135</result>", "$135"]),
+        ("It is 2(62+18) = 160", ["It is <calc>2*(62+18)</calc>", "<result>160</result>", "160"]),
         ("2 + 3 = 5 = 5", ["<calc>2+3</calc>", "<result>5</result>", "5 = 5"]),
         ("1/3 = 0.33, he wrote", ["1/3 = 0.33, he wrote"]),
         ("x = 4", ["x = 4"]),
