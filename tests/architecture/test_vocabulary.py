@@ -82,8 +82,9 @@ TEXTS = re.compile(
     # Prompts, tools and training texts: policies read them, so other words give other bits.
     r"|If none fits, say so|Do what is asked by|then say so without a call|Say a number|Say the number alone"
     r"|\bI do not know\.|Says what a thing costs|Programs know nothing|words to look for|it says of its own grade"
-    # Names of other projects' tasks.
-    r"|and place it in the basket|and_place_it_on_the_plate|\b(pick|shelf)-place\b|\bPlaceSphere\b|\bPickAndPlace\b"
+    # Names of other projects' tasks and options.
+    r"|decimal_places|and place it in the basket|and_place_it_on_the_plate|\b(pick|shelf)-place\b"
+    r"|\bPlaceSphere\b|\bPickAndPlace\b"
     # Keys of rows, cached judgements, checkpoints and trials; a name that warns until it is removed.
     r"""|"asked":|\["asked"\]|"said":|\["said"\]|"_heard"|\b(batch|self)\.heard\b|\bheard: list|= "place"|"Say\""""
 )

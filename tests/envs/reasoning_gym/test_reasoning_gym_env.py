@@ -127,7 +127,7 @@ def test_a_family_listed_twice_is_scored_with_the_parameters_of_the_entry_that_m
     tasks = [{"task": "decimal_arithmetic"}, {"task": "decimal_arithmetic", "params": coarse}]
     env = make(task=None, tasks=tasks, size=40, num_envs=40)
     _, infos = env.reset(options={"task_ids": list(range(40))})
-    # An answer is right within one unit of the last decimal decimal of its family.
+    # An answer is right within one unit of the last digit of its family.
     decimals = [env._task(i).row["metadata"]["difficulty"]["decimal_places"][1] for i in range(40)]
     assert set(decimals) == {1, 3}
     near = [f"<answer>{float(answer) + 0.05}</answer>" for answer in infos["answer"]]
