@@ -141,6 +141,8 @@ def worker_environment(config: ClusterConfig) -> dict[str, str]:
     return {
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
+        # Two threads that wait for each other by spinning are ten times slower once another program shares a core.
+        "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE"),
         "PYTHONPATH": os.pathsep.join(list(dict.fromkeys(str(path) for path in results))),
     } | config.env
 

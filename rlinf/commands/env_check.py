@@ -196,7 +196,8 @@ def _unfit(config: Config, options: EnvConfig) -> list[Caveat]:
             require_goals(vec_env[0].observations, options.id)
             # Of another interpreter's environments too.
             cast(GoalEnvironment, vec_env[0]).goal_rewards(*(vec_env[0].observations[name] for name in GOALS))
-        of_data = dataset_findings(config, *made, policy, _frames_a_second(options))
+        frames_a_second = getattr(vec_env[0], "metadata", {}).get("render_fps") or None
+        of_data = dataset_findings(config, *made, policy, frames_a_second)
     except OwnClassError as error:
         return [Caveat(True, str(error), "Training would stop here.", "policy")]
     except UserError as error:
@@ -229,20 +230,6 @@ def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Caveat]:
             "Goals are not relabelled: with a sparse reward, set algorithm.hindsight: future.",
         )
     ]
-
-
-def _frames_a_second(options: EnvConfig) -> float | None:
-    """Frames a second that an environment declares; None if it is in another process, or declares none."""
-    from rlinf.rollouts.vec_env.make_env import make_env
-    from rlinf.rollouts.vec_env.vec_env import close_quietly
-
-    if options.isolation != "none":
-        return None
-    env = make_env(options)
-    try:
-        return (env.metadata or {}).get("render_fps")
-    finally:
-        close_quietly(env)
 
 
 def _passes_ids_over(options: EnvConfig) -> bool:
