@@ -41,7 +41,7 @@ class LiberoEnv(gymnasium.Env):
     makes the pictures LIBERO's own.
 
     ``assets`` is the folder of LIBERO's assets, if they are neither in its package nor in its download folder.
-    ``texture_size`` reduces textures to N pixels a side. With 256 ten tasks take 3 GB instead of 8, each
+    ``texture_size`` reduces textures to N pixels a side. With 256 ten tasks take 3 GB, each
     starts in half of the time, and a picture of 64 pixels differs by at most 2 of 255.
     ``init_states`` is one of start states other than its package's, with the same names
     (`SUITE/TASK.pruned_init`).
