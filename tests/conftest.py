@@ -25,9 +25,6 @@ _FIRST = ("ray", "gang")
 _LONG = tuple(f"tests/{name}/" for name in ("runs", "rollouts", "models", "learners", "envs", "samplers", "report"))
 """Folders with the longest files, which come next: a long one at the end keeps one process busy and the others idle."""
 
-# Ray's workers run at niceness 15 otherwise, and wait for every other process of tests on the same two cores.
-os.environ.setdefault("RAY_worker_niceness", "0")
-
 
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[Cluster]:
