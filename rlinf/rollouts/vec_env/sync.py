@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
@@ -25,6 +24,26 @@ _RAISED = (Exception, SystemExit)
 _FLAG = (bool, np.bool_)
 
 
+class WorkingDirectory:
+    """The directory of environments, which they may change for themselves: paths of the run begin where they did.
+
+    A class, since each step enters it: a generator costs as much as both system calls.
+    """
+
+    def __init__(self) -> None:
+        self._inside = self._outside = os.getcwd()
+
+    def __enter__(self) -> None:
+        self._outside = os.getcwd()
+        if self._inside != self._outside:
+            os.chdir(self._inside)
+
+    def __exit__(self, *_: object) -> None:
+        self._inside = os.getcwd()
+        if self._inside != self._outside:
+            os.chdir(self._outside)
+
+
 class SyncVecEnv:
     """Environments stepped one after the other in this process: the fastest if a step costs little.
 
@@ -42,7 +61,7 @@ class SyncVecEnv:
         self._success_key = options.success_key
         self._timeout_s = options.step_timeout_s
         self.last_failure = ""
-        self._folder = os.getcwd()
+        self._folder = WorkingDirectory()
         self._envs = [self._build() for _ in range(num_envs)]
         self.num_envs = num_envs
         self.observation_space = self._envs[0].observation_space
@@ -61,7 +80,7 @@ class SyncVecEnv:
         failed: dict[int, str] = {}
         for position, (env_index, seed) in enumerate(zip(env_indices, seeds, strict=True)):
             try:
-                with self._calling():
+                with self._folder, deadline(self._timeout_s):
                     returned = self._envs[env_index].reset(seed=int(seed) % 2**31)
                 observation, _ = parts(returned, "reset")
                 write_observation(self.observations, env_index, observation)
@@ -82,7 +101,7 @@ class SyncVecEnv:
         position = 0
         while position < count:
             try:
-                with self._calling():
+                with self._folder, deadline(self._timeout_s):
                     # One timer for all sub-environments of a step: it is re-armed only after a failure.
                     while position < count:
                         env_index = env_indices[position]
@@ -109,17 +128,17 @@ class SyncVecEnv:
 
     def render(self, env_index: int) -> Any:
         """Return the environment's own picture, in the render mode that it was built with."""
-        with self._calling():
+        with self._folder, deadline(self._timeout_s):
             return self._envs[env_index].render()
 
     def expert_action(self, env_index: int) -> np.ndarray:
         """Return the action of the environment's own demonstrator now (if it ``demonstrates``)."""
-        with self._calling():
+        with self._folder, deadline(self._timeout_s):
             return np.asarray(self._envs[env_index].get_wrapper_attr("expert_action")())
 
     def goal_rewards(self, achieved: np.ndarray, desired: np.ndarray) -> GoalRewards:
         """Compute the rewards of goals [n, ...] by the first environment. Raises SpaceError if it cannot."""
-        with self._calling():
+        with self._folder, deadline(self._timeout_s):
             return goal_rewards(self._envs[0], achieved, desired)
 
     @property
@@ -140,27 +159,8 @@ class SyncVecEnv:
         self._single = observations["observation"] if list(observations) == ["observation"] else None
 
     def _build(self) -> gymnasium.Env:
-        with self._in_their_folder():
+        with self._folder:
             return make_in_time(self._options, self._make)
-
-    @contextmanager
-    def _calling(self) -> Iterator[None]:
-        """Limit the calls of environments in the block by `env.step_timeout_s`, in the folder that they work in."""
-        with self._in_their_folder(), deadline(self._timeout_s):
-            yield
-
-    @contextmanager
-    def _in_their_folder(self) -> Iterator[None]:
-        """Let environments change the working directory for themselves: paths of the run begin where it did."""
-        here = os.getcwd()
-        if self._folder != here:
-            os.chdir(self._folder)
-        try:
-            yield
-        finally:
-            self._folder = os.getcwd()
-            if self._folder != here:
-                os.chdir(here)
 
     def close(self) -> None:
         close_quietly(*self._envs)
