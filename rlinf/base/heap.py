@@ -14,27 +14,34 @@ _STATM = Path("/proc/self/statm")
 
 
 class FreedMemory:
-    """Gives back what this process has freed, once it has grown by :data:`_MUCH` since the last time.
+    """Gives back what this process has freed, once it holds :data:`_MUCH` more than one update or generation needs.
 
     Blocks lie between each other in glibc's heap and differ in size from batch to batch, so the heap grows with every
     update or generation and hardly shrinks by itself: two ranks of a model of 135 million parameters held 7.4 GB each
-    after 90 updates, of which 4 GB were free. Within an update freed blocks are used again, which costs less. glibc
-    is set to keep them until then: pages that it gives back and takes again are cleared by the system.
+    after 90 updates, of which 4 GB were free. What one update takes is kept for the next: pages that are given back
+    and taken again are cleared by the system, a tenth of the CPU time of an update of such a model.
     """
 
     def __init__(self) -> None:
         self._trim = _malloc_trim()
-        self._kept = 0
+        self._limit: int | None = None
         if self._trim is not None:
             for option, size in _OPTIONS.items():
                 ctypes.CDLL(None).mallopt(option, size)
 
     def release_to_os(self) -> None:
-        """Release free memory to the system; do nothing if the C library or the system has no way to."""
-        if self._trim is None or resident_bytes() - self._kept < _MUCH:
+        """Release free memory to the system; do nothing if the C library or the system has no way to.
+
+        The first call, and the first one after a release, measures what the work before it needs.
+        """
+        if self._trim is None:
             return
-        self._trim(0)
-        self._kept = resident_bytes()
+        resident = resident_bytes()
+        if self._limit is None:
+            self._limit = resident + _MUCH
+        elif resident >= self._limit:
+            self._trim(0)
+            self._limit = None
 
 
 def _malloc_trim() -> ctypes._NamedFuncPointer | None:

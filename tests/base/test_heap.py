@@ -51,8 +51,22 @@ def test_little_is_left_where_it_is():
     assert after == grown
 
 
+@pytest.mark.skipif(heap._malloc_trim() is None, reason="this C library keeps what it is given")
+def test_what_each_update_needs_is_kept_for_the_next(monkeypatch):
+    resident = iter([3000, 3100, 3700, 2500, 2600, 3100])
+    released = []
+    monkeypatch.setattr(heap, "resident_bytes", lambda: next(resident) * 2**20)
+    memory = heap.FreedMemory()
+    memory._trim = released.append
+    calls = []
+    for _ in range(6):
+        memory.release_to_os()
+        calls.append(len(released))
+    assert calls == [0, 0, 1, 1, 1, 2], "the limit is 512 MiB above the first call, and above the first after a release"
+
+
 def test_other_systems_go_on(monkeypatch):
     monkeypatch.setattr(heap, "_malloc_trim", lambda: None)
     memory = heap.FreedMemory()
     memory.release_to_os()
-    assert memory._kept == 0
+    assert memory._limit is None
