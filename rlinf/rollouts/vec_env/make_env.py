@@ -34,6 +34,7 @@ from rlinf.rollouts.vec_env.arrays import host_array, like_observations
 from rlinf.rollouts.vec_env.mixture import MixtureEnv, task_options
 from rlinf.rollouts.wrappers import ActionMask, IgnoreTerminations, ResetStateIds
 from rlinf.schema import EnvConfig
+from rlinf.schema.derived import OTHER_WORDS
 
 MakeBatch = Callable[..., VectorEnv]
 
@@ -314,7 +315,9 @@ def may_skip_pictures(env: gymnasium.Env, options: EnvConfig) -> bool:
     """Return whether observations may lack their pictures if they are not read.
 
     A wrapper may keep observations, of which none may be missing then."""
-    return options.frame_stack == 1 and not options.wrappers and env.has_wrapper_attr(DRAWS)
+    own = OTHER_WORDS.values()  # of evaluation.words: they change the instruction alone
+    wrapped = any(wrapper not in own for wrapper in options.wrappers)
+    return options.frame_stack == 1 and not wrapped and env.has_wrapper_attr(DRAWS)
 
 
 def takes_env_as_it_is(options: EnvConfig) -> bool:

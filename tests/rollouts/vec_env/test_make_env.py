@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,11 +16,12 @@ import torch
 from gymnasium import spaces
 
 from rlinf.base.errors import UserError
-from rlinf.rollouts.vec_env.make_env import EnvConstructionError, EnvNotFoundError, make_env
+from rlinf.rollouts.vec_env.make_env import EnvConstructionError, EnvNotFoundError, make_env, may_skip_pictures
 from rlinf.rollouts.vec_env.sync import SyncVecEnv
 from rlinf.rollouts.vec_env.vec_env import close_quietly
 from rlinf.rollouts.vec_env.vectorize import make_vec_env
 from rlinf.schema import EnvConfig
+from rlinf.schema.derived import with_words
 
 
 class Late(gymnasium.Env):
@@ -212,3 +214,13 @@ def test_an_environment_that_leaves_when_it_is_closed_ends_nothing() -> None:
             sys.exit(3)
 
     close_quietly(Leaving())
+
+
+@pytest.mark.parametrize("words", [None, "other_goal", "blank"])
+def test_pictures_that_are_not_read_are_left_out_with_other_words_too(words: Any) -> None:
+    options = EnvConfig("rlinf_envs:rlinf/Tabletop-v0", {"image_size": 16})
+    changed = with_words(options, words)
+    env = make_env(changed)
+    assert may_skip_pictures(env, changed)
+    # A wrapper of the user's may keep the observations of several steps.
+    assert not may_skip_pictures(env, replace(changed, wrappers=[*changed.wrappers, "my_wrappers:Kept"]))
