@@ -108,6 +108,7 @@ def test_start_states_whose_numbers_are_not_read_are_reported(own: Path, capsys:
             ["reset(seed=123) with random actions raised KeyError: 'speed'"],
         ),
         ("leaves", {"reward": "exit(3)"}, ["random actions raised SystemExit: 3"]),
+        ("ends_all", {"reward": "__import__('os')._exit(0)"}, ["random actions raised SystemExit: os._exit(0), at"]),
         (
             "no_options",
             {"arguments": "self, seed=None"},
@@ -124,6 +125,12 @@ def test_a_broken_environment_is_explained(
     output = capsys.readouterr().out
     assert [word for word in words if word not in output] == []
     sys.modules.pop(module)
+
+
+def test_a_reset_without_defaults_is_called_as_in_training(own: Path) -> None:
+    (own / "strict.py").write_text(written("strict", arguments="self, seed, options"))
+    assert checked(own, "strict:strict-v0") == 0
+    sys.modules.pop("strict")
 
 
 @pytest.mark.parametrize(("call", "part"), [("reset", "observation"), ("step", "reward")])
