@@ -282,5 +282,7 @@ def _adapter_parameters(config: Config, decoder: Decoder) -> int:
         "up_proj": (decoder.hidden, decoder.intermediate),
         "down_proj": (decoder.intermediate, decoder.hidden),
     }
-    widths = sum(sum(shapes.get(name, (0, 0))) for name in config.policy.lora.target_modules)
+    targets = config.policy.lora.target_modules
+    adapted = shapes if targets == "all-linear" else targets
+    widths = sum(sum(shapes.get(name, (0, 0))) for name in adapted)
     return decoder.layers * config.policy.lora.rank * widths
