@@ -139,7 +139,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         report.refuse(error, "prompts")
         return
     _start(config, worker, report)
-    report.findings += [*_unopened(renderers[0]), *_shared(config, worker)]
+    report.findings += [*_unopened(config, renderers[0]), *_shared(config, worker)]
     report.lines += [f"Data: {label}: {note}" for label, note in facts.notes.items() if note]
     demonstrated_texts = ["\n".join(text for text, _ in one.turns) for one in demonstrated]
     report.lines += _shown(config, renderers[0], tasks, rendered, demonstrated_texts)
@@ -149,9 +149,11 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     report.findings += _unmentioned(config, facts, rendered)
 
 
-def _unopened(renderer: PromptRenderer) -> list[Caveat]:
+def _unopened(config: Config, renderer: PromptRenderer) -> list[Caveat]:
     """Report a chat template whose prompts do not open the policy's turn."""
-    words = renderer.unwritten_opening
+    from rlinf.rollouts.text.tokens.chat_template import unwritten_opening
+
+    words = unwritten_opening(renderer.tokenizer, config.data.chat_template_kwargs) if renderer.chat else ""
     if not words:
         return []
     message = (

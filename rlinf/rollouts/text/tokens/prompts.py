@@ -145,17 +145,6 @@ class PromptRenderer:
         generation_prompt = text.rpartition(_PROBE)[2].removesuffix(opened_thoughts(text)).strip()
         return generation_prompt if self._marks_in(generation_prompt) else ""
 
-    @functools.cached_property
-    def unwritten_opening(self) -> str:
-        """The words that the template writes before an answer and at the end of no prompt; empty for most templates."""
-        with contextlib.suppress(ChatTemplateError):
-            prompt = self._apply([_QUESTION], prompt=True) if self.chat else ""
-            if self.chat and prompt == self._apply([_QUESTION], prompt=False):
-                taught = self._apply([_QUESTION, _message("assistant", _ANSWER)], prompt=False)
-                opening = taught.partition(_ANSWER)[0]
-                return opening.removeprefix(prompt).strip() if opening.startswith(prompt) else ""
-        return ""
-
     def continuation(
         self, observation: str, role: str = "user", *, after: int | None = None, response: str = ""
     ) -> tuple[int, ...]:
