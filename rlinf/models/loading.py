@@ -7,13 +7,13 @@ import difflib
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from rlinf.base.json_files import read_json_file
+from rlinf.base.machine import installed
 from rlinf.base.packages import install_command
 from rlinf.models.architecture import PolicyError as PolicyError
 from rlinf.models.architecture import (
@@ -165,7 +165,7 @@ def require_whole(path: str) -> None:
 
     transformers needs accelerate for it: without that, nothing is checked.
     """
-    if find_spec("accelerate") is not None:
+    if installed("accelerate"):
         _loaded(model_folder(path), dtype=torch.float32, attention="sdpa", device="meta")
 
 
