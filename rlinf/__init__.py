@@ -12,6 +12,12 @@ Importing it is light: what a name needs is imported when the name is first used
 
 from __future__ import annotations
 
+import signal
+import sys
+
+if sys.argv[0].endswith("/rlinf") and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `cli.main`: Ctrl-C during imports has no traceback
+
 import importlib
 from typing import TYPE_CHECKING, Any
 

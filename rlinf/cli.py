@@ -11,6 +11,7 @@ import errno
 import faulthandler
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from rlinf.base.errors import UserError, exit_code_of, is_user_error
 from rlinf.base.logs import LEVEL, requested_level, show
 from rlinf.base.packages import missing_package
 from rlinf.base.redaction import redact_warnings, redacted
-from rlinf.base.signals import Stopped
+from rlinf.base.signals import Stopped, raising_exits
 from rlinf.base.terminal import printable
 from rlinf.commands.closed_pipes import flushed, open_standard_streams, outlasting_readers
 
@@ -84,6 +85,8 @@ _TRAINING = ("train", "sft", "eval", "sweep", "verify", "backends")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # see rlinf/__init__.py
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     open_standard_streams()
     if not faulthandler.is_enabled():  # a crash in native code of an environment shows its Python line
         faulthandler.enable(sys.__stderr__ or sys.stderr)
@@ -143,7 +146,8 @@ def _as_override(words: Sequence[str]) -> str:
 def _guarded(command: Callable[[], int]) -> int:
     """Return the command's exit code, or report an error and return its exit code."""
     try:
-        return flushed(command())
+        with raising_exits():
+            return flushed(command())
     except Stopped as stop:
         _complain(str(stop))
         return stop.exit_code

@@ -53,6 +53,11 @@ def test_a_mapping_and_overrides_make_a_checked_configuration() -> None:
         rlinf.load(sections, "algorithm.gama=0.9")
 
 
+def test_an_update_learns_though_other_code_has_turned_gradients_off(tmp_path: Path) -> None:
+    with torch.set_grad_enabled(False):
+        assert train(cartpole(tmp_path / "run", "evaluation.size=0")).history[-1]["train/grad_norm"] > 0
+
+
 def test_a_configuration_that_was_changed_after_it_was_loaded_is_checked_again(tmp_path: Path) -> None:
     config = cartpole(tmp_path / "run", "evaluation.size=0")
     wrong = replace(

@@ -25,8 +25,6 @@ PRECISIONS = {
     "auto": "auto",
 }
 _HALF = ("fp16", "float16", "half", "16")
-_LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-"""All linear layers of a decoder of the Llama and Qwen families."""
 _MEGATRON_LAYERS = {
     "linear_qkv": ["q_proj", "k_proj", "v_proj"],
     "linear_proj": ["o_proj"],
@@ -111,13 +109,14 @@ def adapters(
 def _targets(sheet: Sheet, key: str, usual: str) -> None:
     given = sheet.take(key)
     names = given if isinstance(given, list) else re.split(r"[,\s]+", str(given or usual))
-    layers: list[str] = []
-    for name in names:
-        layers += _LINEAR if name in ("all-linear", "all") else _MEGATRON_LAYERS.get(str(name), [str(name)])
+    if "all-linear" in names or "all" in names:
+        sheet.put("policy.lora.target_modules", "all-linear", key)
+        return
+    layers = [layer for name in names for layer in _MEGATRON_LAYERS.get(str(name), [str(name)])]
     sheet.put("policy.lora.target_modules", list(dict.fromkeys(layers)), key)
-    if sheet.written(key) is None or "all-linear" in names:
-        which = "all linear layers" if "all-linear" in names else f"the layers {', '.join(map(str, names))}"
-        sheet.differ(key, f"{which} of a Llama or Qwen decoder: other models name theirs otherwise")
+    if sheet.written(key) is None:
+        which = ", ".join(map(str, names))
+        sheet.differ(key, f"the layers {which} of a Llama or Qwen decoder: other models name theirs otherwise")
 
 
 def schedule(sheet: Sheet, key: str, ours: str = "learner.optimizer.schedule") -> None:

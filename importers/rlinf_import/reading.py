@@ -26,7 +26,7 @@ from rlinf_import.refusal import NotOfferedError, NotTrainingError
 from rlinf_import.sb3_tables import DEFAULTS as SB3_DEFAULTS
 from rlinf_import.settle import settle
 from rlinf_import.sheet import Options, Sheet
-from rlinf_import.shell import Word, words_of
+from rlinf_import.shell import SHELL, Word, words_of
 from rlinf_import.written import Code, Source, document, override, resolve, scalar
 
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
@@ -83,7 +83,7 @@ def imported(peer: str, path: Path, words: Sequence[str] = (), options: Options 
     framework = PEERS[peer]
     options = options or Options()
     given = dict(_pair(word) for word in words)
-    variables = {name: value for name, value in given.items() if path.suffix == ".sh" and "." not in name}
+    variables = {name: value for name, value in given.items() if path.suffix in SHELL and "." not in name}
     defaults = framework.defaults
     if peer == "sb3":
         source, algorithm, environment = _baselines(path, options)
@@ -121,13 +121,13 @@ def _pair(word: str) -> tuple[str, str]:
 
 
 def _source(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
-    if path.suffix in (".yaml", ".yml"):
+    if path.suffix in (".yaml", ".yml", ".json"):
         return read_yaml(path)
-    if path.suffix == ".sh" and peer in ("verl", "trl"):
+    if path.suffix in SHELL and peer in ("verl", "trl"):
         return _command(peer, path, variables)
     if path.suffix in SCRIPTS and peer == "trl":
         return trl_script.read(path)
-    kinds = {"trl": ".yaml, .sh, .py or .ipynb", "verl": ".sh or .yaml"}.get(peer, ".yaml")
+    kinds = {"trl": ".yaml, .json, .sh, .py or .ipynb", "verl": ".sh, .slurm or .yaml"}.get(peer, ".yaml")
     raise UserError(f"{path}: {PEERS[peer].title}'s settings are read from a {kinds} file")
 
 

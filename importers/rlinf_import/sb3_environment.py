@@ -87,10 +87,17 @@ def _arguments(sheet: Sheet) -> None:
 
 def _stack(sheet: Sheet) -> None:
     for key in ("frame_stack", "VecFrameStack.n_stack"):
-        sheet.copy_as(key, "env.frame_stack")
-        if sheet.value("env.frame_stack") not in (None, 1):
-            sheet.put("env.frame_padding", "zero", key)
+        _stacked(sheet, sheet.take(key), key)
     sheet.ignore("VecFrameStack.channels_order", "frames are stacked as the policy's encoder reads them")
+
+
+def _stacked(sheet: Sheet, frames: object, key: str) -> None:
+    if sheet.value("env.frame_stack") not in (None, 1) and frames not in (None, 1):
+        sheet.defer("frames are stacked a second time there, and once here, by env.frame_stack", key)
+    elif frames is not None:
+        sheet.put("env.frame_stack", frames, key)
+        if frames != 1:
+            sheet.put("env.frame_padding", "zero", key)
 
 
 def _wrappers(sheet: Sheet) -> None:
@@ -128,6 +135,9 @@ def _wrapper(sheet: Sheet, name: str, options: object, key: str) -> list[object]
         sheet.ignored.append(f"{sheet.origin(key)}: {key}: {made}: {_OBSERVERS[made]}")
         return []
     settings = options if isinstance(options, dict) else {}
+    if made == "VecFrameStack":
+        _stacked(sheet, settings.get("n_stack"), key)
+        return []
     for argument in [argument for argument, value in settings.items() if _runs(value)]:
         sheet.defer(f"{made}: {argument} is known only when the script runs", key)
         settings = {other: value for other, value in settings.items() if other != argument}
@@ -144,8 +154,7 @@ def _vector_wrappers(sheet: Sheet) -> None:
     for name, options in _listed(sheet, key):
         made = name.rpartition(".")[2]
         if made == "VecFrameStack" and isinstance(options, dict) and isinstance(options.get("n_stack"), int):
-            sheet.put("env.frame_stack", options["n_stack"], key)
-            sheet.put("env.frame_padding", "zero", key)
+            _stacked(sheet, options["n_stack"], key)
         elif made in sheet.names:
             sheet.ignored.append(f"{sheet.origin(key)}: {key}: {made}: {sheet.names[made].note}")
         else:

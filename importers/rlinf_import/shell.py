@@ -20,6 +20,8 @@ from pathlib import Path
 
 from rlinf_import.written import read_text
 
+SHELL = (".sh", ".bash", ".sbatch", ".slurm")
+"""Endings of shell scripts, also of batch systems."""
 _ASSIGNMENT = re.compile(r"(?:export\s+|local\s+|readonly\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=\(")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::?([-=+])((?:[^{}]|\{[^{}]*\})*))?\}|\$(\w+)")

@@ -14,6 +14,7 @@ from rlinf_import.batches import epochs, every
 from rlinf_import.names.meaning import Meaning, each, means, nothing
 from rlinf_import.refusal import NotTrainingError
 from rlinf_import.sheet import Sheet
+from rlinf_import.shell import SHELL
 from rlinf_import.written import Code, Source
 
 _ACTOR, _ROLLOUT, _MODEL = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout.", "actor_rollout_ref.model."
@@ -225,15 +226,15 @@ def recognise(source: Source) -> None:
         raise NotTrainingError(source.path, "a task of SkyPilot", "Save its `run` as a script, and import that.")
     if not any(name in tree for name in known) and not trains and get(tree, "data.train_files") is None:
         kind = "a fragment that other files include"
-        kind = "a script that trains nothing" if source.path.suffix == ".sh" else kind
+        kind = "a script that trains nothing" if source.path.suffix in SHELL else kind
         raise NotTrainingError(source.path, kind, "Import the script of a training.")
     if get(tree, "data.output_path") is not None and not trains:
         raise NotTrainingError(source.path, _OTHER_PROGRAMS["generation"], "Import the script of a training.")
     named = any(get(tree, key) is not None for key in _NAMED)
-    if source.path.suffix != ".sh" and not named:
+    if source.path.suffix not in SHELL and not named:
         kind = "a base that the overrides of a script complete"
         raise NotTrainingError(source.path, kind, "Import the script, or give data.train_files=... after the file.")
-    if source.path.suffix != ".sh" and "trainer" not in tree:
+    if source.path.suffix not in SHELL and "trainer" not in tree:
         raise NotTrainingError(source.path, "a fragment that other files include", "Import the script of a training.")
 
 

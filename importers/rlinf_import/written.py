@@ -14,6 +14,8 @@ from rlinf.config.reader import Reader
 from rlinf.config.tree import Branch, Located, put
 from rlinf_import.refusal import NotTrainingError
 
+_LOGGED = frozenset(("wandb_version", "_wandb"))
+"""Keys of a configuration that Weights & Biases saved, whose others are ``{desc: ..., value: ...}``."""
 _REFERENCE = re.compile(r"\$\{([\w.-]+)\}")
 
 
@@ -57,8 +59,13 @@ def document(path: Path) -> Branch:
     if reader.problems:
         words = [str(result) for result in reader.problems]
         if len(words) == 1 and "the file holds no keys" in words[0]:
-            raise NotTrainingError(path, "a list or a single value", "Import a file of sections and keys.")
+            whole = path.with_name("config.yaml")  # what Hydra writes next to overrides.yaml
+            other = str(whole) if whole.is_file() and whole != path else "a file of sections and keys"
+            raise NotTrainingError(path, "a list or a single value", f"Import {other}.")
         raise UserError("\n".join(words))
+    if _LOGGED.intersection(tree):
+        values = {name: (one.branch or {}).get("value") for name, one in tree.items() if name not in _LOGGED}
+        return {name: value for name, value in values.items() if value is not None}
     return tree
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rlinf.base.errors import UserError
 from rlinf.base.logs import requested_level, show
+from rlinf.base.signals import raising_exits
 from rlinf.base.user_code import kind_of
 from rlinf.config import Config
 from rlinf.config import load as load_file
@@ -119,7 +120,8 @@ def fit(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = Fa
             "numbers: start each run in a process of its own, for example by `rlinf train`, or one after the other"
         )
     try:
-        return _kept(run(config, report=report, callbacks=callbacks))
+        with raising_exits():
+            return _kept(run(config, report=report, callbacks=callbacks))
     finally:
         _TRAINING.release()
 

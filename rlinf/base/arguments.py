@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         names = (word.partition("=")[0] for word in words)
         name = next((name for name in names if name in FLAGS and name not in own), None) if self.resumes else None
         if name is not None:
-            self.error(f"{name} is an option of Hydra, which is not used here: {FLAGS[name].format(prog=self.prog)}")
+            self.error(f"{name} is an option of Hydra or other programs; here: {FLAGS[name].format(prog=self.prog)}")
         for word in self._own_words(args or ()):
             name = word.partition("=")[0]
             options = [option.removeprefix("--") for option in self._options()]

@@ -1,4 +1,4 @@
-"""Words of Hydra's command line, and what stands for them here: files are read without Hydra."""
+"""Words of Hydra's command line and of others, and what stands for them here: files are read without Hydra."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _GRID = "`rlinf train FILE --multirun KEY=1,2` runs every combination, `rlinf sw
 _SHOWN = "`rlinf check FILE` reports every mistake and prints the plan; RUN/config.yaml holds all keys of a run"
 _LOGS = "RLINF_LOG=info or RLINF_LOG=debug in the environment"
 _FLAGS: Mapping[tuple[str, ...], str] = {
-    ("--config-name", "-cn"): _FILE,
+    ("--config-name", "-cn", "--config", "--config-file", "--cfg-path"): _FILE,
+    ("--dry-run", "--dry_run"): _SHOWN,
     (
         "--config-path",
         "-cp",

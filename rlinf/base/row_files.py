@@ -31,6 +31,8 @@ MAX_JSON_BYTES = 1 << 30
 """Of a .json file, which is read as a whole."""
 _AS_RECORDS = "write it with to_json(path, orient='records', lines=True)"
 _SPLITS = frozenset(("train", "test", "validation", "valid", "val", "dev", "eval"))
+_WRAPPINGS, _NUMBER = ("data", "examples", "rows"), "row_idx"
+"""The keys of an object that holds rows (BIG-bench's are examples), and what the hub's server adds to each row."""
 _PYTHONS = "Expecting property name enclosed in double quotes"
 _IN_JSON = " (a list of all rows is read from a .json file)"
 _PACKED = (".zst", ".bz2", ".xz", ".zip", ".lz4")
@@ -170,9 +172,10 @@ def _json(file: Path) -> Iterator[Record]:
         if len(content) > 1 and content.keys() <= _SPLITS:
             names = ", ".join(f"{name}.json" for name in content)
             raise RowFileError(f"{file} holds several splits: write them to a folder, as {names}, and name the folder")
-        data = content.get("data")
-        if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):
-            content = {"data": data}  # the other keys describe the data set
+        wrapped = next((content[name] for name in _WRAPPINGS if name in content), None)
+        if isinstance(wrapped, list) and wrapped and all(isinstance(row, Mapping) for row in wrapped):
+            # The other keys describe the data set.
+            content = {"data": [row["row"] if _NUMBER in row and "row" in row else row for row in wrapped]}
         lists = [value for value in content.values() if isinstance(value, list)]
         # {"data": [...]} is a common wrapping; a lone object is a dataset of one row.
         content = lists[0] if len(lists) == 1 and len(content) == 1 else [content]

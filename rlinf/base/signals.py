@@ -1,4 +1,4 @@
-"""Signals that request the program's end.
+"""Signals that request the program's end, and a user's code that ends it.
 
 They are Ctrl-C, SIGTERM (schedulers), SIGHUP (a terminal that closes), and those by which batch systems
 announce an end: SIGUSR1, SIGUSR2, SIGXCPU.
@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 _URGENT = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -36,6 +38,9 @@ _SILENCE_S = 1.0
 """How long a signal may seem to have no effect."""
 _AT_ONCE_S = 2.0
 """How long after the second signal the main thread may take to end by itself."""
+
+
+_end = os._exit
 
 
 class Stopped(KeyboardInterrupt):
@@ -163,7 +168,32 @@ class _Listener:
             if self._record is not None:
                 self._record()
         finally:
-            os._exit(128 + number)
+            _end(128 + number)
+
+
+@contextmanager
+def raising_exits() -> Iterator[None]:
+    """Let ``os._exit`` raise SystemExit here: in an environment it would end the command without a word, with status 0.
+
+    In another thread than the main one it ends the process, with a line that names the caller and never status 0.
+    Processes that this one has forked end as before.
+    """
+    owner, before = os.getpid(), os._exit
+
+    def leave(status: int) -> NoReturn:
+        if os.getpid() != owner:
+            _end(status)
+        if threading.current_thread() is threading.main_thread():
+            raise SystemExit(f"os._exit({status})")
+        code = sys._getframe(1).f_code
+        os.write(2, f"os._exit({status}) in {code.co_qualname} ({code.co_filename}) ended the command.\n".encode())
+        _end(status or 1)
+
+    os._exit = leave
+    try:
+        yield
+    finally:
+        os._exit = before
 
 
 def _announce(number: int) -> None:

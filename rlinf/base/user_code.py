@@ -9,6 +9,7 @@ import inspect
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Collection, Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,12 +56,24 @@ def imported(name: str) -> Any:
 
 @contextmanager
 def importing(name: str) -> Iterator[None]:
-    """Import ``name`` of a user's own in the block: a run that its module begins meanwhile is refused."""
+    """Import ``name`` of a user's own in the block: a run that its module begins meanwhile is refused.
+
+    The module sees a command line without arguments: those of this process are not its own.
+    """
     _importing.append(name)
+    words, sys.argv = sys.argv, [name.partition(":")[0]]
     try:
         yield
+    except SystemExit as error:
+        if any(frame.name == "parse_args" for frame in traceback.extract_tb(error.__traceback__)):
+            raise SystemExit(
+                f"{error.code}: it reads the command line when it is imported, which has none of its arguments: give "
+                'them defaults, or read it under `if __name__ == "__main__":`'
+            ) from error
+        raise
     finally:
         _importing.pop()
+        sys.argv = words
 
 
 def refuse_while_importing(call: str) -> None:
@@ -111,7 +124,8 @@ def nearest_name(error: BaseException) -> str:
     if missing:
         return f" ({missing})"
     if isinstance(error, ModuleNotFoundError):
-        return nearest_module(error.name or "")
+        replaced = " (gymnasium has replaced it: write `import gymnasium as gym`)" if error.name == "gym" else ""
+        return replaced or nearest_module(error.name or "")
     return ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,14 +50,11 @@ def examine(config: Config) -> bool:
 
 
 def _run_directory(config: Config) -> list[Caveat]:
-    """Remains of another run, or of an earlier part of this one, that keep this one out of the run directory."""
-    folder = Path(config.facts.run_dir)
-    if config.run.resume != "must" and not os.path.lexists(folder):
-        return []
+    """Remains of another run, or of an earlier part of this one, or permissions that keep this one out of it."""
     from rlinf.train.run_dir import RunDirectory
 
     try:
-        RunDirectory(folder).require_usable(config)
+        RunDirectory(Path(config.facts.run_dir)).require_usable(config)
     except UserError as error:
         return [Caveat(True, str(error), subject="run.dir")]
     return []

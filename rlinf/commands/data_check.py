@@ -68,7 +68,7 @@ def conversation_findings(config: Config) -> tuple[list[Caveat], list[str]]:
     unread = unread_columns(rows)
     if unread:
         lines.append(f"  columns that are not read: {_counted(unread, len(rows))}")
-    findings = _odd_answers([one.conversation for one in encoded])
+    findings = [*_odd_answers([one.conversation for one in encoded]), *_equal_pairs([*rows, *others] if pairs else [])]
     if long:
         message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {sft.max_tokens}."
         findings.append(Caveat(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
@@ -101,6 +101,15 @@ def _odd_answers(conversations: Sequence[Conversation]) -> list[Caveat]:
         message = f"{len(repeated)} answers begin with the whole prompt: {repeated[0]}."
         findings.append(Caveat(False, message, "Take the prompt out of the answer's column.", "sft.data"))
     return findings
+
+
+def _equal_pairs(pairs: Sequence[Sequence[Conversation]]) -> list[Caveat]:
+    """Find pairs of a preferred and a rejected answer that are one and the same."""
+    equal = [chosen.location for chosen, rejected in pairs if chosen.messages == rejected.messages]
+    if not equal:
+        return []
+    message = f"{len(equal)} of {len(pairs)} pairs have the same answer as chosen and as rejected: {equal[0]}."
+    return [Caveat(len(equal) == len(pairs), message, "They teach nothing: take them out.", "sft.data")]
 
 
 def _counted(counts: Mapping[str, int], everywhere: int) -> str:

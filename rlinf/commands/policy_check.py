@@ -34,10 +34,10 @@ def policy_findings(config: Config) -> list[Caveat]:
         try:
             # Build the model without memory for its weights, and search for the layers that adapters are to be
             # added to.
-            from rlinf.models.loading import empty_causal_lm, require_targets
+            from rlinf.models.loading import adapter_targets, empty_causal_lm
 
             model = empty_causal_lm(config.policy.path, config.policy.architecture)
-            require_targets(model, config.policy.lora.target_modules)
+            adapter_targets(model, config.policy.lora.target_modules)
         except UserError as error:
             findings.append(Caveat(True, str(error), subject="policy"))
     return findings
@@ -47,12 +47,15 @@ def _unfit_models(config: Config) -> list[Caveat]:
     """Find quantised weights, a teacher that is no model of text, and a reward model without a head of rewards."""
     from rlinf.models.architecture import require_text_model
     from rlinf.models.checkpoint_files import require_trainable
-    from rlinf.models.loading import checkpoint_config, reward_model_kind
+    from rlinf.models.loading import checkpoint_config, require_whole, reward_model_kind
 
     findings = []
     teacher, judge = config.teacher.path, config.reward_model.path
     try:
         require_trainable(config.policy.path)
+        for path in (config.policy.path, teacher):
+            if path is not None and local_files(path) is not None:
+                require_whole(path)
         if teacher is not None and local_files(teacher) is not None:
             require_text_model(checkpoint_config(teacher), "teacher.path")
         if judge is not None and config.reward_model.supervision != "none" and local_files(judge) is not None:

@@ -139,7 +139,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         report.refuse(error, "prompts")
         return
     _start(config, worker, report)
-    report.findings += _shared(config, worker)
+    report.findings += [*_unopened(config, renderers[0]), *_shared(config, worker)]
     report.lines += [f"Data: {label}: {note}" for label, note in facts.notes.items() if note]
     demonstrated_texts = ["\n".join(text for text, _ in one.turns) for one in demonstrated]
     report.lines += _shown(config, renderers[0], tasks, rendered, demonstrated_texts)
@@ -147,6 +147,21 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     for member, own in zip(members, facts.members or (facts,), strict=True):
         report.lines += _tools(member.renderer, own)
     report.findings += _unmentioned(config, facts, rendered)
+
+
+def _unopened(config: Config, renderer: PromptRenderer) -> list[Caveat]:
+    """Report a chat template whose prompts do not open the policy's turn."""
+    from rlinf.rollouts.text.tokens.chat_template import unwritten_opening
+
+    words = unwritten_opening(renderer.tokenizer, config.data.chat_template_kwargs) if renderer.chat else ""
+    if not words:
+        return []
+    message = (
+        f"data.chat_template: the tokenizer's template opens an answer with {words!r}, and no prompt ends with that: "
+        "add_generation_prompt changes nothing."
+    )
+    fix = f"Add {{% if add_generation_prompt %}}{words}{{% endif %}} to it, or each response has to begin so."
+    return [Caveat(False, message, fix, "prompts")]
 
 
 def _shared(config: Config, worker: TextEnvWorker) -> list[Caveat]:

@@ -25,6 +25,9 @@ SectionT = TypeVar("SectionT")
 
 _EXAMPLES = {bool: "true", int: "8", float: "0.5", str: "some text"}
 _SHOWN = 8
+_PLAIN, _GROUPED = re.compile(r"\d+(\.\d+)?"), re.compile(r"[1-9]\d{0,2}(,\d{3})+")
+_POWER = re.compile(r"(?:(\d+(?:\.\d+)?) ?[*x] ?)?10(?:\*\*|\^)([+-]?\d+)")
+_SCALED, _SCALES = re.compile(r"(\d+(?:\.\d+)?) ?([kKM%])"), {"k": 1e3, "m": 1e6, "%": 0.01}
 _MAPPING_FIX = "Write `name: value` lines under it, or {name: value}."
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 _LEAVES_OUT = "None"
@@ -98,7 +101,8 @@ class Builder:
             self._foreign_section(child, dotted)
             return
         slip = _slip(child, dotted)
-        meaning = Hint(slip, ()) if slip else _meaning_of(dotted)
+        spelt_as_here = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", dotted).replace("-", "_").lower()
+        meaning = Hint(slip, ()) if slip else _meaning_of(dotted) or _meaning_of(spelt_as_here)
         if meaning is not None:
             # Whatever was meant has not its value yet: nothing that depends on it can be judged.
             self.broken.update(meaning.keys)
@@ -214,7 +218,9 @@ class Builder:
         try:
             return [self.value(member, child, dotted) for child in located.value]
         except Mismatch as mismatch:
-            raise Mismatch(f"a list where each entry is {mismatch.expected}", mismatch.fix) from None
+            entries = _entries(member, located.value[0]) if len(located.value) == 1 and member is not str else []
+            fix = f"Write [{', '.join(entries)}]." if len(entries) > 1 else mismatch.fix
+            raise Mismatch(f"a list where each entry is {mismatch.expected}", fix) from None
 
     def _dict(self, member: object, located: Located, dotted: str) -> dict[str, object]:
         if located.branch is None:
@@ -297,6 +303,21 @@ def _bool(value: object) -> bool:
     raise Mismatch(_WORDS[bool], "Write true or false, without quotes.")
 
 
+def number_meant(value: object) -> str:
+    """Return the number that a text writes as people do, in the form that is read here; empty if it is none.
+
+    >>> [number_meant(text) for text in ("1,000", "10k", "3*10^-4", "10**-4", "=0.1", "5%", "0,001")]
+    ['1000', '10000', '3e-4', '1e-4', '0.1', '0.05', '']
+    """
+    text = value.strip().lstrip("=") if isinstance(value, str) else ""
+    if power := _POWER.fullmatch(text):
+        return f"{power[1] or 1}e{power[2]}"
+    if scaled := _SCALED.fullmatch(text):
+        return f"{float(scaled[1]) * _SCALES[scaled[2].lower()]:.12g}"
+    text = text.replace(",", "") if _GROUPED.fullmatch(text) else text
+    return text if text != value and _PLAIN.fullmatch(text) else ""
+
+
 def _int(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -304,7 +325,8 @@ def _int(value: object) -> int:
         raise Mismatch(_WORDS[int], f"Write {int(value)}.")
     if isinstance(value, str) and value.strip().lstrip("+-").isdigit():
         raise Mismatch(_WORDS[int], f"Write {int(value)}, without quotes.")
-    raise Mismatch(_WORDS[int], "For example: 8.")
+    meant = number_meant(value)
+    raise Mismatch(_WORDS[int], f"Write {meant}." if meant.isdigit() else "For example: 8.")
 
 
 def _float(value: object) -> float:
@@ -322,7 +344,8 @@ def _float(value: object) -> float:
             raise Mismatch(_WORDS[float], f"Write {value.strip()}, without quotes.")
         if odd := odd_letters(value):
             raise Mismatch(_WORDS[float], f"Type it again: it holds {odd}.")
-    raise Mismatch(_WORDS[float], "For example: 0.5 or 1e-4.")
+    meant = number_meant(value)
+    raise Mismatch(_WORDS[float], f"Write {meant}." if meant else "For example: 0.5 or 1e-4.")
 
 
 def _str(value: object) -> str:

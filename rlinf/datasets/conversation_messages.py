@@ -14,8 +14,11 @@ from rlinf.data.picture_fields import content_text
 from rlinf.data.pictures import PictureError
 
 _ASSISTANT = "assistant"
-# ShareGPT's words, and LLaMA-Factory's, for the roles that chat templates have.
-_ROLES = {"human": "user", "gpt": _ASSISTANT, "bot": _ASSISTANT, "observation": "tool", "function": "tool"}
+# The words of ShareGPT, LLaMA-Factory, LangChain and Gemma for the roles that chat templates have.
+_ROLES = {
+    **dict.fromkeys(("gpt", "bot", "chatgpt", "bing", "bard", "ai", "model"), _ASSISTANT),
+    **{"human": "user", "observation": "tool", "function": "tool"},
+}
 _CALL_ROLE = "function_call"
 _ROLE, _CONTENT = ("role", "from"), ("content", "value")
 _COUNTS = ("weight", "train", "loss")

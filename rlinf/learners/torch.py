@@ -162,6 +162,7 @@ class TorchLearner(Replica, Offloadable):
         else:
             yield self.reference if reference else policy
 
+    @torch.enable_grad()  # code of a user's own in this process may have turned gradients off
     def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
         """All epochs and minibatches of one step. Advantages are in the batch; metrics are those of all ranks.
 

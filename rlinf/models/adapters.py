@@ -7,7 +7,7 @@ trained as before. Processes that act with the policy have it without adapters, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from rlinf.base.packages import install_command
-from rlinf.models.loading import PolicyError, require_targets
+from rlinf.models.loading import PolicyError, adapter_targets
 from rlinf.models.weight_update import BASE_MARK, DOWN_MARK, SCALE_MARK, UP_MARK
 
 ADAPTER = ".lora_"
@@ -25,7 +25,7 @@ BASE = ".base_layer"
 
 
 def adapt(
-    towers: Sequence[nn.Module], *, rank: int, alpha: int, dropout: float, target_modules: Sequence[str], seed: int
+    towers: Sequence[nn.Module], *, rank: int, alpha: int, dropout: float, target_modules: Iterable[str], seed: int
 ) -> None:
     """Freeze each tower and add adapters to those of its linear layers that ``target_modules`` names.
 
@@ -35,13 +35,13 @@ def adapt(
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise PolicyError(f"policy.lora needs peft: {install_command('lora')}") from error
-    require_targets(nn.ModuleList(towers), target_modules)
-    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=list(target_modules))
+    targets = adapter_targets(nn.ModuleList(towers), target_modules)
+    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for tower in towers:
             tower.requires_grad_(False)
-            if any(name.rpartition(".")[2] in target_modules for name, _ in tower.named_modules()):
+            if any(name.rpartition(".")[2] in targets for name, _ in tower.named_modules()):
                 inject_adapter_in_model(config, tower)
 
 

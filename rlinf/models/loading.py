@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from rlinf.base.json_files import read_json_file
+from rlinf.base.machine import installed
 from rlinf.base.packages import install_command
 from rlinf.models.architecture import PolicyError as PolicyError
 from rlinf.models.architecture import (
@@ -36,6 +37,7 @@ from rlinf.schema.derived import activation_dtype as dtype_name
 
 _PROBE = f"{PROBE}\n\tdef f(x):  # 1234567 \u00e9 \u65e5\u672c"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+ALL_LINEAR = "all-linear"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -152,6 +154,22 @@ def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
 def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
     """Load a checkpoint's model; one that is cut short or has NaN weights is a :class:`PolicyError` that names it."""
     path = model_folder(path)
+    model = _loaded(path, dtype=dtype, attention=attention, device=None)
+    require_finite(model.named_parameters(), f"the checkpoint in {path!r}")
+    model.generation_config = writable(model.generation_config)
+    return model.eval()
+
+
+def require_whole(path: str) -> None:
+    """Raise PolicyError as :func:`load_causal_lm` does if tensors are missing or have other shapes; reads no weights.
+
+    transformers needs accelerate for it: without that, nothing is checked.
+    """
+    if installed("accelerate"):
+        _loaded(model_folder(path), dtype=torch.float32, attention="sdpa", device="meta")
+
+
+def _loaded(path: str, *, dtype: torch.dtype, attention: str, device: str | None) -> Any:
     # The adapter would be trained, and exported, instead of the model.
     two_models = f"{path!r} holds a model and an adapter of peft: merge them, or take adapter_config.json out"
     if all(os.path.isfile(os.path.join(path, name)) for name in ("config.json", "adapter_config.json")):
@@ -164,6 +182,7 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
                 path,
                 dtype=dtype,
                 attn_implementation=chosen,
+                device_map=device,
                 trust_remote_code=False,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
@@ -174,11 +193,9 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
         reason = in_one_line(error) if wrong is None else wrong.what
         raise PolicyError(f"no causal language model could be loaded from {path!r}{hint}: {reason}") from error
     _require_all(path, report)
-    require_finite(model.named_parameters(), f"the checkpoint in {path!r}")
     if getattr(model, "_hf_peft_config_loaded", False):  # a hub's
         raise PolicyError(two_models)
-    model.generation_config = writable(model.generation_config)
-    return model.eval()
+    return model
 
 
 def _require_all(path: str, report: Mapping[str, Collection[Any]]) -> None:
@@ -252,12 +269,25 @@ def blank_reward_model(config: Any) -> Any:
     return model.eval()
 
 
-def require_targets(model: torch.nn.Module, targets: Iterable[str]) -> None:
-    """Raise PolicyError if adapters are configured for layers that the model does not have."""
+def adapter_targets(model: torch.nn.Module, targets: Iterable[str]) -> list[str]:
+    """Return the ends of the names of the layers that get adapters; PolicyError if the model does not have them.
+
+    "all-linear" stands for the linear layers other than the output layer, as in peft.
+    """
+    from transformers import PreTrainedModel
+    from transformers.pytorch_utils import Conv1D
+
     modules = dict(model.named_modules())
+    if targets == ALL_LINEAR:
+        kinds = (torch.nn.Linear, Conv1D)
+        heads = [module.get_output_embeddings() for module in modules.values() if isinstance(module, PreTrainedModel)]
+        adapted = {name: isinstance(module, kinds) and module not in heads for name, module in modules.items()}
+        others = {name.rpartition(".")[2] for name, fits in adapted.items() if not fits}
+        return sorted({name.rpartition(".")[2] for name, fits in adapted.items() if fits} - others)
+    targets = list(targets)
     missing = [name for name in targets if not any(f".{module}".endswith(f".{name}") for module in modules)]
     if not missing:
-        return
+        return targets
     layers = dict.fromkeys(
         name.rpartition(".")[2]
         for name, module in modules.items()
@@ -266,7 +296,8 @@ def require_targets(model: torch.nn.Module, targets: Iterable[str]) -> None:
     close = [match for name in missing for match in difflib.get_close_matches(name, layers, n=1)]
     meant = f" Did you mean {', '.join(close)}?" if close else ""
     raise PolicyError(
-        f"policy.lora.target_modules: the model has no {', '.join(missing)}.{meant} Its layers are {', '.join(layers)}."
+        f"policy.lora.target_modules: the model has no {', '.join(missing)}.{meant} Its layers are {', '.join(layers)} "
+        f"(target_modules: {ALL_LINEAR} takes all but the output layer)."
     )
 
 
@@ -276,8 +307,7 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_module
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         raise PolicyError(f"policy.lora needs peft: {install_command('lora')}") from error
-    targets = list(target_modules)
-    require_targets(model, targets)
+    targets = adapter_targets(model, target_modules)
     config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets, task_type="CAUSAL_LM")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

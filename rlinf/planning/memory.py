@@ -7,7 +7,7 @@ a fake device, and a test holds it to them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rlinf.config.derived import (
@@ -282,5 +282,7 @@ def _adapter_parameters(config: Config, decoder: Decoder) -> int:
         "up_proj": (decoder.hidden, decoder.intermediate),
         "down_proj": (decoder.intermediate, decoder.hidden),
     }
-    widths = sum(sum(shapes.get(name, (0, 0))) for name in config.policy.lora.target_modules)
+    targets = config.policy.lora.target_modules
+    adapted: Iterable[str] = shapes if targets == "all-linear" else targets
+    widths = sum(sum(shapes.get(name, (0, 0))) for name in adapted)
     return decoder.layers * config.policy.lora.rank * widths

@@ -28,8 +28,10 @@ class LoraConfig:
     """Adapters are scaled by alpha / rank."""
     dropout: float = key(0.0, at_most=0.9, example=0.05)
     """Dropout on the inputs of adapters."""
-    target_modules: list[str] = key(["q_proj", "k_proj", "v_proj", "o_proj"], example=["q_proj", "v_proj"])
-    """Linear layers that get an adapter, by the ends of their names."""
+    target_modules: Literal["all-linear"] | list[str] = key(
+        ["q_proj", "k_proj", "v_proj", "o_proj"], example=["q_proj", "v_proj"]
+    )
+    """Linear layers that get an adapter, by the ends of their names; `all-linear`: all but the output layer."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -97,8 +98,12 @@ class RunDirectory:
 
     def require_usable(self, config: Config) -> None:
         """Raise RunDirectoryError if a run of ``config`` may not start or go on here. Writes nothing."""
-        if os.path.lexists(self.path) and not self.path.is_dir():
-            raise _no_folder(self.path)
+        existing = next(folder for folder in (self.path, *self.path.parents) if os.path.lexists(folder))
+        if not existing.is_dir():
+            raise _no_folder(existing)
+        if not os.access(existing, os.W_OK | os.X_OK):
+            reason = OSError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
+            raise _unusable(self.path, reason)
         saved = self.path / _CONFIG
         if saved.exists() and config.run.resume == "never":
             raise RunDirectoryError(f"{self.path} holds a run, and run.resume is never: choose another run.dir")
@@ -110,8 +115,9 @@ class RunDirectory:
         if config.run.resume == "must" and self.latest() is None:
             raise RunDirectoryError(f"{self.path} holds no checkpoint, and run.resume is must")
         # A run that did not get beyond its configuration has nothing to lose.
-        begun = any(entry.name not in (_CONFIG, _MACHINE, _ENVIRONMENT, _LOCK) for entry in self.path.iterdir())
-        if saved.exists() and begun:
+        if saved.exists() and any(
+            entry.name not in (_CONFIG, _MACHINE, _ENVIRONMENT, _LOCK) for entry in self.path.iterdir()
+        ):
             self._require_the_same(config.record, load_stored(saved).record)
 
     def refusal(self, changed: Sequence[str], overrides: Sequence[str] = ()) -> str:

@@ -80,8 +80,16 @@ def test_damage_is_named(name: str, content: bytes, words: str, tmp_path: Path) 
         list(read_rows(tmp_path / name))
 
 
-def test_a_json_file_may_hold_other_keys_than_its_rows(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({"version": "1.0", "schema": {"fields": []}, "data": ROWS}))
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        {"version": "1.0", "schema": {"fields": []}, "data": ROWS},
+        {"name": "sums", "metrics": ["exact"], "examples": ROWS},
+        {"features": [], "rows": [{"row_idx": at, "row": row, "truncated_cells": []} for at, row in enumerate(ROWS)]},
+    ],
+)
+def test_a_json_file_may_hold_other_keys_than_its_rows(wrapped: dict[str, object], tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(wrapped))
     assert [record.row for record in read_rows(tmp_path / "a.json")] == ROWS
 
 

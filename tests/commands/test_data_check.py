@@ -11,6 +11,8 @@ import pytest
 from minari_files import minari_folder
 
 from rlinf.cli import main
+from rlinf.commands.data_check import conversation_findings
+from rlinf.config import load_mapping
 from rlinf.datasets.robot_data.dataset import RecordedEpisode
 from rlinf.datasets.robot_data.lerobot_writer import LeRobotWriter
 
@@ -190,3 +192,18 @@ def test_conversations_and_held_out_ones(
     assert words in capsys.readouterr().out
     trained = main(["train", *words_of])
     assert checked == trained == (2 if words else 0)
+
+
+@pytest.mark.parametrize(("equal", "serious"), [(1, False), (2, True)])
+def test_pairs_of_equal_answers_are_counted(tmp_path: Path, equal: int, serious: bool) -> None:
+    rows = [{"prompt": "a", "chosen": "b", "rejected": "b" if number < equal else "c"} for number in range(2)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    architecture = {"model_type": "qwen2", "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2}
+    sections = {
+        "policy": {"architecture": {**architecture, "intermediate_size": 8, "num_hidden_layers": 1}},
+        "sft": {"data": str(tmp_path / "rows.jsonl"), "loss": "dpo", "steps": 1, "batch_size": 2},
+    }
+    findings, _ = conversation_findings(load_mapping(sections, source="test"))
+    assert [(one.serious, one.message.partition(":")[0]) for one in findings] == [
+        (serious, f"{equal} of 2 pairs have the same answer as chosen and as rejected")
+    ]

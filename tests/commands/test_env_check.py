@@ -108,6 +108,7 @@ def test_start_states_whose_numbers_are_not_read_are_reported(own: Path, capsys:
             ["reset(seed=123) with random actions raised KeyError: 'speed'"],
         ),
         ("leaves", {"reward": "exit(3)"}, ["random actions raised SystemExit: 3"]),
+        ("ends_all", {"reward": "__import__('os')._exit(0)"}, ["random actions raised SystemExit: os._exit(0), at"]),
         (
             "no_options",
             {"arguments": "self, seed=None"},
@@ -124,6 +125,30 @@ def test_a_broken_environment_is_explained(
     output = capsys.readouterr().out
     assert [word for word in words if word not in output] == []
     sys.modules.pop(module)
+
+
+@pytest.mark.parametrize(("options", "code"), [("default=1", 0), ("required=True", WRONG_CONFIG)])
+def test_a_module_that_reads_the_command_line_has_none(
+    own: Path, capsys: pytest.CaptureFixture[str], options: str, code: int
+) -> None:
+    name = f"parses_{code}"
+    parsed = f"import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--level', {options})\n"
+    (own / f"{name}.py").write_text(f"{parsed}parser.parse_args()\n{written(name)}")
+    assert checked(own, f"{name}:{name}-v0") == code
+    assert ("it reads the command line when it is imported" in capsys.readouterr().out) == bool(code)
+    sys.modules.pop(name, None)
+
+
+def test_the_module_gym_is_gymnasium(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "dated.py").write_text("import gym\n")
+    assert checked(own, "dated:Env") == WRONG_CONFIG
+    assert "needs the module 'gym', which is not installed (gymnasium has replaced it" in capsys.readouterr().out
+
+
+def test_a_reset_without_defaults_is_called_as_in_training(own: Path) -> None:
+    (own / "strict.py").write_text(written("strict", arguments="self, seed, options"))
+    assert checked(own, "strict:strict-v0") == 0
+    sys.modules.pop("strict")
 
 
 @pytest.mark.parametrize(("call", "part"), [("reset", "observation"), ("step", "reward")])

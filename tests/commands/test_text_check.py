@@ -50,15 +50,17 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def saved_tokenizer(folder: Path, **config: Any) -> str:
-    """A folder with a tokenizer that has a chat template, and a model whose weights are not read yet."""
+def saved_model(folder: Path, template: str = TEMPLATE, **config: Any) -> str:
+    """A folder with a tokenizer that has a chat template, and a model of random weights."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
     from rlinf.models.tokenizer import train_tokenizer
 
     tokenizer = train_tokenizer(["What is 1 + 1? [user] [me]"], vocab_size=300)
-    tokenizer.chat_template = TEMPLATE
+    tokenizer.chat_template = template
     tokenizer.save_pretrained(str(folder))
-    (folder / "config.json").write_text(json.dumps({**ARCHITECTURE, "vocab_size": len(tokenizer), **config}))
-    (folder / "model.safetensors").touch()
+    architecture = AutoConfig.for_model(**{**ARCHITECTURE, "vocab_size": len(tokenizer), **config})
+    AutoModelForCausalLM.from_config(architecture).save_pretrained(str(folder))
     return str(folder)
 
 
@@ -185,7 +187,7 @@ def test_a_fault_of_an_environment_shows_where_it_happened(recipe: Path, capsys:
 
 
 def test_prompts_are_shown_as_the_policy_reads_them(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = saved_tokenizer(recipe.parent / "model")
+    path = saved_model(recipe.parent / "model")
     overrides = ["policy.architecture=null", f"policy.path={path}", "data.system_prompt=Be brief."]
     code, output = checked(capsys, recipe, *overrides, "data.instruction=never")
     assert code == 0
@@ -197,7 +199,7 @@ def test_prompts_are_shown_as_the_policy_reads_them(recipe: Path, capsys: pytest
 def test_the_prompt_of_a_chat_model_requests_the_form_of_answers(
     recipe: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chat = ["policy.architecture=null", f"policy.path={saved_tokenizer(recipe.parent / 'model')}"]
+    chat = ["policy.architecture=null", f"policy.path={saved_model(recipe.parent / 'model')}"]
     rewarded = "env.kwargs.reward={correctness: 1, format: 0.1}"
     code, output = checked(capsys, recipe, *chat, rewarded)
     assert code == 0
@@ -214,7 +216,7 @@ def test_the_prompt_of_a_chat_model_requests_the_form_of_answers(
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(
     recipe: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = saved_tokenizer(recipe.parent / "model", vocab_size=40)
+    path = saved_model(recipe.parent / "model", vocab_size=40)
     code, output = checked(capsys, recipe, "policy.architecture=null", f"policy.path={path}")
     assert code == WRONG_CONFIG
     assert f"tokens, and {path} embeds 40 (vocab_size)" in output
@@ -269,6 +271,48 @@ def test_a_run_directory_that_training_would_refuse_is_named(recipe: Path, capsy
     assert code == WRONG_CONFIG
     assert "holds no checkpoint, and run.resume is must" in output
     assert sorted(folder.path.iterdir()) == before
+
+
+def test_adapters_of_all_linear_layers(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    adapted = ["policy.lora.rank=2", "policy.lora.target_modules=all-linear"]
+    code, output = checked(capsys, recipe, *adapted, "cluster.backend=local")
+    assert (code, " trained\n" in output) == (0, True)
+    from rlinf.models.loading import adapter_targets, empty_causal_lm
+
+    layers = adapter_targets(empty_causal_lm(None, {**ARCHITECTURE, "vocab_size": 300}), "all-linear")
+    assert layers == ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
+
+
+def test_tensors_that_a_checkpoint_lacks_are_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path(saved_model(recipe.parent / "model", tie_word_embeddings=True))
+    named = ["policy.architecture=null", f"policy.path={folder}"]
+    assert checked(capsys, recipe, *named)[0] == 0
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+    code, output = checked(capsys, recipe, *named)
+    assert (code, "lacks lm_head.weight of its model's tensors" in output) == (WRONG_CONFIG, True)
+
+
+@pytest.mark.parametrize(
+    ("closing", "reported"), [("{% if add_generation_prompt %}[me]{% endif %}", False), ("", True)]
+)
+def test_a_template_that_does_not_open_the_answer_is_named(
+    recipe: Path, capsys: pytest.CaptureFixture[str], closing: str, reported: bool
+) -> None:
+    turns = "{% for m in messages %}[{{ 'me' if m.role == 'assistant' else 'you' }}]{{ m.content }}\n{% endfor %}"
+    path = saved_model(recipe.parent / "model", f"{turns}{closing}")
+    code, output = checked(capsys, recipe, "policy.architecture=null", f"policy.path={path}")
+    assert (code, "opens an answer with '[me]', and no prompt ends with that" in output) == (0, reported)
+
+
+def test_a_run_directory_that_cannot_be_written_is_named(
+    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert checked(capsys, recipe, "run.dir=sums.jsonl/a/b")[0] == WRONG_CONFIG
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) != str(recipe.parent))
+    code, output = checked(capsys, recipe, f"run.dir={recipe.parent}/runs/{{name}}")
+    assert code == WRONG_CONFIG
+    assert f"run.dir: {recipe.parent} cannot be written (Permission denied): choose another run.dir" in output
 
 
 def test_the_file_alone_opens_nothing(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:

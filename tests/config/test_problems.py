@@ -40,6 +40,9 @@ WRONG = [
     ("learner: {optimizer: {lr: inf}}", 'must be a number, not the text "inf".', "For example: 0.5"),
     ("policy: {hidden_sizes: 64}", "each entry a whole number, not 64.", "Write [64]."),
     ("policy: {hidden_sizes: '(64,32)'}", 'each entry a whole number, not the text "(64,32)".', "Write [64, 32]."),
+    ("policy: {hidden_sizes: [64 64]}", "must be a list where each entry is a whole number", "Write [64, 64]."),
+    ("learner: {optimizer: {learningRate: 0.1}}", "learningRate is not a key.", "learner.optimizer.lr"),
+    ("run: {max_steps: 10k}", 'run.max_steps must be a whole number, not the text "10k".', "Write 10000."),
     ("policy: {hidden_sizes: wide}", 'each entry a whole number, not the text "wide".', "For example: [8, 8]."),
     ("run: {name: [a]}", "run.name must be text, not the list", "Write a, without brackets."),
     (

@@ -42,6 +42,7 @@ def turns(row: dict[str, Any]) -> list[tuple[str, str]]:
         ({"prompt": PROMPT, "completion": [*PROMPT, {"role": "assistant", "content": "water"}]}, [("user", "3 + 4?")]),
         ({"messages": [*PROMPT, {"role": "assistant", "content": "water"}], "prompt": "3 +  4?"}, [("user", "3 + 4?")]),
         ({"0": {"from": "human", "value": "And?"}, "1": {"from": "gpt", "value": "water"}}, [("user", "And?")]),
+        ({"0": {"from": "human", "value": "And?"}, "1": {"from": "model", "value": "water"}}, [("user", "And?")]),
         (
             {"messages": [{"role": "user", "content": [{"type": "text", "text": "And?"}]}, *TALK[1:]]},
             [("user", "And?")],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from smollm2 import FOLDER, needs_model
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from rlinf.cli import main
 from rlinf.models.tokenizer import train_tokenizer
@@ -71,8 +72,8 @@ def test_the_gpu_example_checks_with_another_model(
     tokenizer = train_tokenizer((row["question"] for row in rows), vocab_size=280)
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained("model")
-    (tmp_path / "model" / "config.json").write_text(json.dumps({**ARCHITECTURE, "vocab_size": len(tokenizer)}))
-    (tmp_path / "model" / "model.safetensors").touch()  # the weights, which checking does not read
+    architecture = AutoConfig.for_model(**ARCHITECTURE, vocab_size=len(tokenizer))
+    AutoModelForCausalLM.from_config(architecture).save_pretrained("model")
     assert main(["check", "gsm8k.yaml", "policy.path=model", "rollout.sampler=hf"]) == 0
     output = capsys.readouterr().out
     assert "[user] What is 0 + 1?\n    | Put the final answer in \\boxed{}." in output

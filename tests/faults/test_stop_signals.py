@@ -266,3 +266,43 @@ def test_an_interrupt_that_native_code_raises_instead_is_the_signal_that_came() 
     with pytest.raises(Stopped) as raised, stop_signals():
         wait()
     assert raised.value.exit_code == 143
+
+
+@pytest.mark.parametrize(
+    ("caller", "ended"),
+    [
+        ("os._exit(0)", (1, "os._exit(0)\n")),
+        ("thread(os._exit, 0)", (1, "os._exit(0) in Thread.run")),
+        ("child", (0, "")),
+    ],
+)
+def test_os_exit_ends_no_command_without_a_word(caller: str, ended: tuple[int, str]) -> None:
+    """It raises SystemExit in the main thread, is named in another one, and works in a child."""
+    program = f"""
+import os, sys, threading
+from rlinf.base.signals import raising_exits
+def thread(call, *given):
+    started = threading.Thread(target=call, args=given)
+    started.start()
+    started.join()
+with raising_exits():
+    if {caller!r} == "child":
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+    else:
+        {caller.replace("child", "pass")}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr[: len(ended[1])] or done.stderr) == ended
+
+
+def test_ctrl_c_during_the_first_imports_has_no_traceback(tmp_path: Path) -> None:
+    program = tmp_path / "rlinf"
+    begin = "import os, signal\nimport rlinf\n"
+    program.write_text(f"{begin}os.kill(os.getpid(), signal.SIGINT)\n")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+    program.write_text(f"{begin}from rlinf.cli import main\nmain(['list', 'kl'])\nprint(signal.getsignal(2))")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=60)
+    assert "default_int_handler" in done.stdout

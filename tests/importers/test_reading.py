@@ -338,6 +338,21 @@ def test_habits_of_shell_scripts(tmp_path: Path, text: str) -> None:
     assert len(remarks) == text.count("for ") + text.count("# ")
 
 
+def test_what_runs_leave_behind_is_read_or_named(tmp_path: Path) -> None:
+    """A configuration that Weights & Biases saved, settings as JSON, a batch system's script, Hydra's overrides."""
+    sections = {"data": {"train_files": "a.parquet"}, "trainer": {"total_epochs": 1}, "algorithm": {"gamma": 0.9}}
+    logged = {"wandb_version": 1, **{name: {"desc": None, "value": value} for name, value in sections.items()}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({**logged, "_wandb": {"value": {"cli_version": "0.1"}}}))
+    (tmp_path / "settings.json").write_text(json.dumps(sections))
+    (tmp_path / "job.slurm").write_text((FILES / "verl_grpo.sh").read_text())
+    for name in ("config.yaml", "settings.json"):
+        assert imported("verl", tmp_path / name).value("env.kwargs.path") == "a.parquet"
+    assert imported("verl", tmp_path / "job.slurm").value("env.kwargs.path")
+    (tmp_path / "overrides.yaml").write_text("- data.train_files=a.parquet\n")
+    with pytest.raises(UserError, match=r"Import .*config\.yaml\."):
+        imported("verl", tmp_path / "overrides.yaml")
+
+
 def test_typographic_quotation_marks_are_plain_ones(tmp_path: Path) -> None:
     (tmp_path / "vars.sh").write_text("N=4\n")
     script = tmp_path / "run.sh"
@@ -494,7 +509,7 @@ def test_the_command_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFi
         ("sb3", "train.py", "print(1)\n", "builds no model of Stable-Baselines3, as PPO(...) does"),
         ("trl", "train.py", "def (\n", "this is not Python"),
         ("trl", "run.sh", "echo hello\n", "holds no word of the form --flag value"),
-        ("verl", "run.py", "", "settings are read from a .sh or .yaml file"),
+        ("verl", "run.py", "", "settings are read from a .sh, .slurm or .yaml file"),
         ("roll", "run.yaml", "a: [1\n", "run.yaml:"),
     ],
 )

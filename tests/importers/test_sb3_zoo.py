@@ -54,6 +54,15 @@ def test_wrappers_of_the_vector_environment_are_translated_or_named(tmp_path: Pa
     assert any("VecShift wraps all environments together" in line for line in sheet.decide)
 
 
+def test_frames_that_are_stacked_twice_are_left_to_the_user(tmp_path: Path) -> None:
+    stack = "{stable_baselines3.common.vec_env.VecFrameStack: {n_stack: 3}}"
+    for key in ("vec_env_wrapper", "env_wrapper"):
+        sheet = entry(tmp_path, f"frame_stack: 4, {key}: {stack}")
+        assert (sheet.value("env.frame_stack"), sheet.value("env.frame_padding")) == (4, "zero")
+        assert [line for line in sheet.decide if "stacked a second time" in line and key in line]
+        assert entry(tmp_path, f"{key}: {stack}").value("env.frame_stack") == 3
+
+
 def test_a_share_of_zero_stays_zero(tmp_path: Path) -> None:
     assert entry(tmp_path, "exploration_fraction: 0.0", "dqn").value("algorithm.epsilon_steps") == 1
 

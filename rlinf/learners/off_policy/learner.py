@@ -156,6 +156,7 @@ class OffPolicyLearner:
             metrics |= self.improve(due, step)
         return metrics | {"updates": float(self._updates)}
 
+    @torch.enable_grad()  # code of a user's own in this process may have turned gradients off
     def improve(self, due: int, step: int) -> Metrics:
         """Make ``due`` updates of training iteration ``step``; return the means of their metrics over all ranks."""
         collected: dict[str, list[Tensor]] = defaultdict(list)

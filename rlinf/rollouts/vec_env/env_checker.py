@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -187,12 +188,15 @@ def _as_read(env: gymnasium.Env, name: str, seconds: float, otherwise: set[str])
     which observations were of another type.
     """
     call = getattr(env, name)
+    parameters = inspect.signature(call).parameters.values()
+    # The wrappers of `gymnasium.make` always pass both of these on.
+    required = [one.name for one in parameters if one.name in ("seed", "options") and one.default is one.empty]
 
     @functools.wraps(call)
     def method(*args: Any, **named: Any) -> Any:
         try:
             with deadline(seconds):
-                returned = call(*args, **named)
+                returned = call(*args, **{**dict.fromkeys(required), **named})
         except DeadlineExceededError as error:
             words = f"{name} did not return within {seconds:g} s (env.step_timeout_s)"
             raise _SlowError(account_of(error, words)) from error

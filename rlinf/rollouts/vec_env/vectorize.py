@@ -69,6 +69,11 @@ def _require_torch_defaults(env_id: str) -> None:
     torch = sys.modules.get("torch")
     if torch is None:
         return
+    if torch.is_inference_mode_enabled():
+        raise EnvConstructionError(
+            f"env.id {env_id!r} leaves torch.inference_mode on, in which no policy of this process learns: end it with "
+            "each call (`with torch.inference_mode():`), or set env.isolation: process"
+        )
     defaults = {"dtype": str(torch.get_default_dtype()), "device": torch.get_default_device().type}
     for name, usual in (("dtype", "torch.float32"), ("device", "cpu")):
         if defaults[name] != usual:

@@ -99,6 +99,11 @@ def test_an_environment_that_sets_the_dtype_of_all_tensors_is_named(monkeypatch:
         torch.set_default_dtype(torch.float32)
 
 
+def test_an_environment_that_leaves_inference_mode_on_is_named() -> None:
+    with torch.inference_mode(), pytest.raises(EnvConstructionError, match=r"leaves torch\.inference_mode on"):
+        make_vec_env(EnvConfig("CartPole-v1", vectorization="sync"), 1)
+
+
 def here() -> bool:
     return Path("files").exists()
 

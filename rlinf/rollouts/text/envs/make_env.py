@@ -19,6 +19,7 @@ import gymnasium
 
 from rlinf.base.errors import UserError
 from rlinf.base.packages import missing_package
+from rlinf.base.user_code import importing
 from rlinf.rollouts.text.envs.single_envs import SingleTextEnvs
 
 _UNREGISTERED = (
@@ -111,7 +112,8 @@ def _class_of(env_id: str) -> Callable[..., Any] | None:
     if not module_name:
         return None
     try:
-        module = importlib.import_module(module_name)
+        with importing(env_id):
+            module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # the module may be a user's, and raise what it likes
         reason = f"{type(error).__name__}: {error}"
         raise TextEnvError(f"env.id: the module {module_name} of {env_id} can't be imported: {reason}") from error

@@ -48,6 +48,21 @@ def rendered(
         raise TimeLimitError(f"one rendering takes more than {DEADLINE_S:g} s") from None
 
 
+def unwritten_opening(tokenizer: Any, variables: Mapping[str, Any]) -> str:
+    """Return the words that the template writes before an answer and at the end of no prompt; empty for most.
+
+    A template that changes with ``add_generation_prompt`` has none.
+    """
+    question, mark = {"role": "user", "content": "question"}, "@@ANSWER@@"
+    try:
+        prompt, plain = (rendered(tokenizer, [question], prompt=end, variables=variables) for end in (True, False))
+        answered = [question, {"role": "assistant", "content": mark}]
+        opening = rendered(tokenizer, answered, prompt=False, variables=variables).partition(mark)[0]
+    except Exception:  # the author's program; rendering the real prompts reports it
+        return ""
+    return opening.removeprefix(prompt).strip() if prompt == plain and opening.startswith(prompt) else ""
+
+
 def text_start(tokenizer: Any) -> tuple[int, ...]:
     """Token ids that ``tokenizer`` puts in front of a text by itself (<bos>); none for many tokenizers."""
     plain = tokenizer.encode("question", add_special_tokens=False)
