@@ -46,7 +46,7 @@ class Server:
         """Return the decoded answer to a POST of ``body`` (a GET for None).
 
         Raises:
-            ServerError: no answer within ``timeout_s``, or a status other than success.
+            ServerError: no answer within ``timeout_s``, a status other than success, or an answer that is no JSON.
         """
         exchange = self._exchange(url)
         try:
@@ -57,7 +57,11 @@ class Server:
             raise
         finally:
             exchange.hang_up()
-        return parse_json(text) if text else None
+        try:
+            return parse_json(text) if text else None
+        except ValueError as error:
+            begins = text[:80].decode(errors="replace")
+            raise ServerError(f"{public_url(url)} answered without JSON: {begins!r}") from error
 
     def events(self, url: str, body: Mapping[str, Any]) -> EventStream:
         """Return the answer to a POST of ``body`` as server-sent events; nothing is sent before the first is

@@ -124,3 +124,20 @@ def test_the_configuration_holds_the_name_of_the_variable_alone(monkeypatch: pyt
     monkeypatch.delenv("TEST_MODEL_KEY")
     with pytest.raises(ConfigErrors, match=r"rollout\.server\.api_key_env: the environment variable TEST_MODEL_KEY"):
         load_mapping(sections(), source="test")
+
+
+def test_an_answer_that_is_no_json_is_named_with_its_address(
+    kept: tuple[type[Kept], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address of another program, which answers everything with a page."""
+    handler, url = kept
+
+    def page(self: Kept, status: int, content: Any) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "15")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html>")
+
+    monkeypatch.setattr(handler, "reply", page)
+    with pytest.raises(ServerError, match=rf"{url} answered without JSON: '<!doctype html>'"):
+        client(url).call(url, {"n": 1})
