@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 from rlinf.data.messages import Completion, SampleRequest
+from rlinf.interfaces import SamplerSession
 
 
 class OpenRequests:
@@ -41,6 +43,16 @@ def check_requests(requests: Sequence[SampleRequest]) -> None:
             raise ValueError(f"{name} has an empty prompt: at least one token (for example BOS) is needed")
         if request.n < 1 or (request.prefix and request.n != 1):
             raise ValueError(f"{name} has n={request.n}: n is at least 1, and exactly 1 with a prefix")
+
+
+def answered(session: SamplerSession, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+    """Yield completions of ``requests`` as they finish, in a session that is theirs alone and is closed after them."""
+    try:
+        session.submit(requests)
+        while session.open:
+            yield from session.poll(math.inf)
+    finally:
+        session.close()
 
 
 def limit_of(request: SampleRequest, max_model_len: int) -> tuple[int, str | None]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from rlinf.data.messages import Completion, SampleRequest
-from rlinf.samplers.requests import OpenRequests, in_request_order
+from rlinf.samplers.requests import OpenRequests, answered, in_request_order
 
 
 class SteppedEngine(Protocol):
@@ -99,10 +98,4 @@ class SessionSampler(ABC):
             EngineDiedError: the engine failed, and failed again after its restart.
             ServerError: a request failed, nothing came for the server's ``timeout_s``, or it lost its weights.
         """
-        session = self.session()
-        try:
-            session.submit(requests)
-            while session.open:
-                yield from session.poll(math.inf)
-        finally:
-            session.close()
+        yield from answered(self.session(), requests)
