@@ -84,7 +84,7 @@ class ChildProcess:
         finally:
             if tied:
                 os.close(theirs)
-        self._name, self._session = name, session
+        self._name, self._has_group = name, session
         self._words: deque[str] = deque(maxlen=_LAST_LINES)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         if output == "keep":
@@ -111,6 +111,7 @@ class ChildProcess:
         except subprocess.TimeoutExpired:
             return None
         self._end_group()
+        self._has_group = False  # another process may get its number
         self._release()
         return code
 
@@ -153,7 +154,7 @@ class ChildProcess:
                 self._words.append(line.decode(errors="replace"))
 
     def _end_group(self) -> None:
-        if self._session:
+        if self._has_group:
             with suppress(ProcessLookupError, PermissionError):  # no process is left in it
                 os.killpg(self.pid, signal.SIGKILL)
         if self._mark is not None:  # what it started may be in a session of its own

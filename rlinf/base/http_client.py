@@ -103,8 +103,9 @@ class Exchange:
             return None
 
     def _opened(self) -> http.client.HTTPConnection:
-        secure, host, port = self._parts.scheme == "https", self._parts.hostname or "", self._parts.port
+        secure, host = self._parts.scheme == "https", self._parts.hostname or ""
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        port = self._parts.port or kind.default_port  # without one the end of an address of IPv6 is read as it
         netloc = self._parts.netloc.rpartition("@")[2]
         address = urllib.request.getproxies().get(self._parts.scheme) if self._proxies else None
         if address is None or urllib.request.proxy_bypass(netloc):

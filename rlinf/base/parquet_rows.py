@@ -60,7 +60,7 @@ def parquet_rows(
                     yield f"the row has over {max_row_bytes >> 20} MiB" if long else row.to_pylist()[0]
     except ParquetError:
         raise
-    except (OSError, ValueError, MemoryError) as error:
+    except (OSError, ValueError, MemoryError, arrow.ArrowException) as error:
         raise ParquetError(f"{file}: no readable Parquet file: {error or 'it does not fit into memory'}") from error
 
 

@@ -113,7 +113,10 @@ def stop_signals() -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         listener.close()
-        _state = _State()
+        # A section around the block, as that of a step whose callback evaluates, raises what came in the block.
+        if outer.holds and _state.waiting is not None:
+            outer.waiting = _state.waiting
+        _state = outer
 
 
 class _Listener:

@@ -21,7 +21,8 @@ def orientation(content: Any) -> str | None:
     if not isinstance(content, Mapping) or not content:
         return None
     if content.keys() <= {"columns", "index", "data"} and {"columns", "data"} <= content.keys():
-        return "split" if all(isinstance(row, list) for row in content["data"]) else None
+        listed = all(isinstance(part, list) for part in (content["columns"], content["data"]))
+        return "split" if listed and all(isinstance(row, list) for row in content["data"]) else None
     parts = list(content.values())
     if len(parts) > 1 and all(isinstance(part, list) and len(part) == len(parts[0]) > 1 for part in parts):
         return None if any(isinstance(value, Mapping) for part in parts for value in part) else "list"

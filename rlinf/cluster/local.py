@@ -90,10 +90,15 @@ class _LocalGroup(WorkerGroup):
         self._infos = infos
         self._budget = budget
         self._workers: list[object | None] = [None] * len(infos)
-        for rank in range(self.size):
-            self._start(rank)
+        try:
+            for rank in range(self.size):
+                self._start(rank)
+        except BaseException:
+            self.close()
+            raise
 
     def _start(self, rank: int) -> None:
+        self._end(rank)
         try:
             self._workers[rank] = self._build(self._infos[rank])
         except (Exception, SystemExit) as error:
@@ -156,12 +161,15 @@ class _LocalGroup(WorkerGroup):
                 raise self.no_restart_left(rank)
             self._start(rank)
 
+    def _end(self, rank: int) -> None:
+        worker, self._workers[rank] = self._workers[rank], None
+        with suppress(Exception):
+            if hasattr(worker, "close"):
+                worker.close()
+
     def close(self) -> None:
-        for worker in self._workers:
-            with suppress(Exception):
-                if hasattr(worker, "close"):
-                    worker.close()
-        self._workers = [None] * self.size
+        for rank in range(self.size):
+            self._end(rank)
         self._release()
 
 

@@ -17,6 +17,7 @@ _SHARERS = 8  # groups that can take turns on one GPU; each takes this part of i
 _SETTLE_S = 3.0  # what Ray calls free lags behind workers that have just ended
 _RESERVE_S = 15.0
 _RESERVE_BUNDLE_S = 0.1  # a thousand bundles take longer than one
+_NAMES_S = 120.0  # a process has to start on each node
 
 
 @dataclass
@@ -80,8 +81,13 @@ class RayPlacement:
             width = resources.bundle_gpus
             ranks = sum(seat.bundle == 0 for seat in taken)
             placed = _reserve(group, size, _need(resources.cpus * ranks, width), spread=resources.spread)
-            bundle = self._bundles[resources.bundle] = _Bundle(placed, size, width, 0)
-            bundle.gpu_names = _names_of_gpus(bundle)
+            bundle = _Bundle(placed, size, width, 0)
+            try:
+                bundle.gpu_names = _names_of_gpus(group, bundle)
+            except BaseException:
+                remove_placement_group(placed)
+                raise
+            self._bundles[resources.bundle] = bundle
         self._check_sharing(group, bundle, resources)
         if size > bundle.size:
             raise PlacementError(
@@ -121,15 +127,17 @@ def _at(bundle: _Bundle, index: int) -> PlacementGroupSchedulingStrategy:
     return PlacementGroupSchedulingStrategy(bundle.placed, placement_group_bundle_index=index)
 
 
-def _names_of_gpus(bundle: _Bundle) -> list[list[str]]:
+def _names_of_gpus(group: str, bundle: _Bundle) -> list[list[str]]:
     """Return the names of each bundle's GPUs on its node, reported by a task that takes all of them."""
     remote_names = ray.remote(_gpu_names)
-    return ray.get(
-        [
-            remote_names.options(num_cpus=0, num_gpus=bundle.gpus, scheduling_strategy=_at(bundle, index)).remote()
-            for index in range(bundle.size)
-        ]
-    )
+    tasks = [
+        remote_names.options(num_cpus=0, num_gpus=bundle.gpus, scheduling_strategy=_at(bundle, index)).remote()
+        for index in range(bundle.size)
+    ]
+    _, late = ray.wait(tasks, num_returns=len(tasks), timeout=_NAMES_S)
+    if late:
+        raise PlacementError(f"{group}: the GPUs of its bundles were not named within {_NAMES_S:g} s: was a node lost?")
+    return ray.get(tasks)
 
 
 def _gpu_names() -> list[str]:
@@ -147,7 +155,7 @@ def _reserve(group: str, n: int, need: dict[str, float], *, spread: bool) -> Pla
     if not placed.wait(_RESERVE_S + n * _RESERVE_BUNDLE_S):
         remove_placement_group(placed)
         problem = "could not be placed: what is free lies scattered over nodes"
-        raise PlacementError(f"{group}: {_text_of(n, need)} {problem}")
+        raise PlacementError(f"{group}: {n} x ({_text(need)}) {problem}")
     return placed
 
 
@@ -175,10 +183,6 @@ def _check_fit(group: str, n: int, need: dict[str, float]) -> None:
                     f"{remedy}"
                 )
             time.sleep(0.1)
-
-
-def _text_of(n: int, need: dict[str, float]) -> str:
-    return f"{n} x ({_text(need)})"
 
 
 def _text(amounts: dict[str, float]) -> str:

@@ -92,7 +92,7 @@ class TokenArray(Sequence[Number], Generic[Number]):
     def runs(self) -> list[tuple[Number, int]]:
         """List (number, how often) for each run of equal numbers.
 
-        >>> Column.ints([3, 3, 4]).runs()
+        >>> TokenArray.ints([3, 3, 4]).runs()
         [(3, 2), (4, 1)]
         """
         if not len(self):
@@ -104,7 +104,7 @@ class TokenArray(Sequence[Number], Generic[Number]):
 class RunLengthArray(TokenArray[Number]):
     """Known by its runs of equal numbers alone.
 
-    >>> RunColumn([(3, 2), (4, 1)], np.int32)
+    >>> RunLengthArray([(3, 2), (4, 1)], np.int32)
     (3, 3, 4)
     """
 

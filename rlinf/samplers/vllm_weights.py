@@ -74,7 +74,7 @@ class WeightReceiver:
         return read_digests(self.model_runner.get_model(), requests)
 
     def held_encoded(self, encoded: str) -> dict[str, Any]:
-        """Return the same as JSON for :func:`rlinf.samplers.server_digests.read_digests`: remote calls carry text."""
+        """Return the same as JSON for :func:`rlinf.samplers.server_digests.held`: remote calls carry text."""
         requests = {
             name: DigestRequest(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(encoded).items()
         }

@@ -7,9 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from rlinf.data.spaces import observation_entries
-from rlinf.serve.server import Connection
-
-_DEADLINE_S = 60.0
+from rlinf.serve.server import DEADLINE_S, Connection
 
 
 class RemotePolicy:
@@ -18,7 +16,7 @@ class RemotePolicy:
     Every wait ends after ``deadline_s``; a UserError then names the server (`server.Connection`).
     """
 
-    def __init__(self, url: str, *, token: str | None = None, deadline_s: float = _DEADLINE_S) -> None:
+    def __init__(self, url: str, *, token: str | None = None, deadline_s: float = DEADLINE_S) -> None:
         self._connection, self._fresh = Connection(url, token=token, deadline_s=deadline_s), True
         self.metadata: dict[str, Any] = self._connection.receive()
 

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any, Self
 
 import numpy as np
@@ -82,6 +82,8 @@ _LIMIT = 64 * 2**20
 _HEALTH = "/healthz"
 _KEPT = 100_000
 """Latencies that are remembered."""
+DEADLINE_S = 60.0
+"""How long a client waits for an answer."""
 
 
 class PolicyServer:
@@ -171,7 +173,8 @@ class Connection:
     A UserError names the server that is not there, does not answer in time, refuses, or ends the connection.
     """
 
-    def __init__(self, url: str, *, token: str | None, deadline_s: float) -> None:
+    def __init__(self, url: str, *, token: str | None, deadline_s: float | None = None) -> None:
+        """``deadline_s``: None for :data:`DEADLINE_S`."""
         try:
             from websockets.sync.client import connect
         except ImportError as error:
@@ -179,10 +182,10 @@ class Connection:
         from websockets.exceptions import WebSocketException
 
         headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
-        self._url, self._deadline_s, self._open = url, deadline_s, ExitStack()
+        self._url, self._deadline_s, self._open = url, DEADLINE_S if deadline_s is None else deadline_s, ExitStack()
         try:
             opened = connect(
-                url, compression=None, max_size=_LIMIT, additional_headers=headers, open_timeout=deadline_s
+                url, compression=None, max_size=_LIMIT, additional_headers=headers, open_timeout=self._deadline_s
             )
             self._connection = self._open.enter_context(opened)
         except (OSError, WebSocketException, ValueError) as error:
@@ -193,14 +196,15 @@ class Connection:
 
     def request(self, message: Any) -> Any:
         """Send a message and return its answer."""
-        self._connection.send(pack(message))
-        return self.receive()
+        return self.receive(after=pack(message))
 
-    def receive(self) -> Any:
-        """Return the next message."""
+    def receive(self, *, after: bytes | None = None) -> Any:
+        """Return the next message; a request that it answers is sent before."""
         from websockets.exceptions import ConnectionClosed
 
         try:
+            if after is not None:
+                self._connection.send(after)
             answer = self._connection.recv(timeout=self._deadline_s)
             if isinstance(answer, str):
                 raise UserError(f"the policy server at {self._url} could not answer: {answer}")
@@ -223,20 +227,13 @@ def measure_real_time(
     url: str, observation: dict[str, Any], actions: int, *, rate: float, token: str | None = None
 ) -> str:
     """Carry out ``actions`` at ``rate`` a second while chunks are computed; return stalls and jumps in words."""
-    from websockets.sync.client import connect
-
     from rlinf.serve.real_time import ChunkPlayer
 
-    headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
-    with connect(url, compression=None, max_size=_LIMIT, additional_headers=headers) as connection:
-        chunk = int(unpack(connection.recv())["num_action_chunks"])
+    with closing(Connection(url, token=token)) as connection:
+        chunk = int(connection.receive()["num_action_chunks"])
 
         def chunk_of(request: Any) -> np.ndarray:
-            connection.send(pack(request))
-            answer = connection.recv()
-            if isinstance(answer, str):
-                raise UserError(f"the server could not answer: {answer}")
-            return np.asarray(unpack(answer)["actions"])
+            return np.asarray(connection.request(request)["actions"])
 
         with ChunkPlayer(chunk_of, begin_at=max(chunk - 1, 0)) as player:
             began = time.perf_counter()
@@ -255,18 +252,11 @@ def measure_real_time(
 
 def measure(url: str, observation: dict[str, Any], requests: int, *, token: str | None = None) -> list[float]:
     """Milliseconds that each of the ``requests`` took, as a client sees it."""
-    from websockets.sync.client import connect
-
-    headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
     taken = []
-    with connect(url, compression=None, max_size=_LIMIT, additional_headers=headers) as connection:
-        unpack(connection.recv())
-        message = pack(observation)
+    with closing(Connection(url, token=token)) as connection:
+        connection.receive()
         for _ in range(requests):
             began = time.perf_counter()
-            connection.send(message)
-            answer = connection.recv()
+            connection.request(observation)
             taken.append((time.perf_counter() - began) * 1e3)
-            if isinstance(answer, str):
-                raise UserError(f"the server could not answer: {answer}")
     return taken

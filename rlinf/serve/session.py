@@ -72,11 +72,15 @@ class Session:
 
     def _continued(self, observation: Any, rest: Any, delay: Any) -> np.ndarray:
         shape = tuple(self.action_space.shape or ())
-        array = np.asarray(rest)
-        if array.shape[1:] != shape or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+        array = _array(rest)
+        if array is None or array.shape[1:] != shape or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
             raise RequestError(f"{_PREVIOUS} is finite actions [any number, {', '.join(map(str, shape))}]")
         try:
-            return np.asarray(self._policy.continue_chunk(observation, array, delay=int(delay)))
+            carried_out = int(delay)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise RequestError(f"{_DELAY} is a whole number, not {delay!r:.80}") from error
+        try:
+            return np.asarray(self._policy.continue_chunk(observation, array, delay=carried_out))
         except UserError as error:
             raise RequestError(str(error)) from error
 
@@ -124,7 +128,9 @@ class Session:
             if not isinstance(value, str):
                 raise RequestError(f"{name} is text, not {type(value).__name__}")
             return value
-        array = np.asarray(value)
+        array = _array(value)
+        if array is None:
+            raise RequestError(f"{name} is no array of numbers: its rows differ in length")
         if array.shape != tuple(space.shape or ()):
             raise RequestError(f"{name} has shape {list(array.shape)}, and the policy reads {list(space.shape or ())}")
         dtype = np.dtype(space.dtype)
@@ -139,6 +145,14 @@ def load_session_policy(path: str) -> Policy:
     if policy.is_language_model:
         raise UserError(f"{path} is a language model: rlinf serve is for policies of simulators; vLLM serves models")
     return policy
+
+
+def _array(value: Any) -> np.ndarray | None:
+    """Return the array of a request's value; None for lists of lists that are none."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return None
 
 
 def _described(space: spaces.Space) -> dict[str, Any]:

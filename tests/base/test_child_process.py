@@ -102,3 +102,12 @@ def test_what_left_the_session_of_a_child_ends_with_it(then: str) -> None:
         assert not any(gone(pid, within_s=0.01) for pid in strays)
         parent.communicate("\n")
     assert all(gone(pid) for pid in strays)
+
+
+def test_the_group_of_a_child_that_has_ended_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number may belong to another process by then."""
+    child = python("")
+    assert child.wait(60) == 0
+    monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("the number is another's"))
+    assert child.wait() == child.kill() == 0
+    child.close(1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -63,3 +64,10 @@ def test_a_proxy_is_passed_by_unless_requested(port: int, monkeypatch: pytest.Mo
 def test_a_redirect_is_no_answer(port: int) -> None:
     with pytest.raises(StatusError, match="302"):
         body_from(f"http://127.0.0.1:{port}/moved", proxies=False)
+
+
+@pytest.mark.parametrize(("url", "port"), [("http://[::1]/v1", 80), ("http://[::1]:8000/v1", 8000)])
+def test_an_address_of_ip_6_has_its_own_port(url: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HTTPConnection, "connect", lambda self: None)
+    connection = Exchange(url, 1.0, {})._opened()
+    assert (connection.host, connection.port) == ("::1", port)

@@ -65,6 +65,8 @@ def test_a_table_is_no_line_of_jsonl(pandas: Any, orient: str, tmp_path: Path) -
         {"data": [{"question": "1+1?"}]},
         {"question": {"0": "1+1?"}, "answer": "2"},
         [[{"role": "user", "content": "1+1?"}]],
+        {"columns": 3, "data": 7},
+        {"columns": None, "data": None},
         [],
         {},
     ],

@@ -203,3 +203,30 @@ def test_a_restart_builds_again_until_they_are_used_up(local_cluster: Cluster) -
 def test_names_are_unique(cluster: Cluster, pair: WorkerGroup) -> None:
     with pytest.raises(ClusterError, match="there is a group 'pair' already"):
         cluster.spawn("pair", Worker)
+
+
+class _Closable:
+    """Records when it is closed; rank 1 of a broken group is never made."""
+
+    def __init__(self, closed: list[int], rank: int, *, broken: bool) -> None:
+        if broken and rank == 1:
+            raise ValueError("no rank 1")
+        self._closed, self._rank = closed, rank
+
+    def close(self) -> None:
+        self._closed.append(self._rank)
+
+
+def test_the_workers_of_a_group_that_does_not_come_up_are_closed(local_cluster: Cluster) -> None:
+    closed: list[int] = []
+    with pytest.raises(WorkerError, match="no rank 1"):
+        local_cluster.spawn("broken", lambda info: _Closable(closed, info.rank, broken=True), n=2)
+    assert closed == [0]
+
+
+def test_a_worker_that_is_restarted_is_closed_first(local_cluster: Cluster) -> None:
+    closed: list[int] = []
+    with local_cluster.spawn("closable", lambda info: _Closable(closed, info.rank, broken=False), n=2) as group:
+        group.restart([1])
+        assert closed == [1]
+    assert closed == [1, 0, 1]

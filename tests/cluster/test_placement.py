@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from cluster_workers import Worker
 
-from rlinf.cluster import Cluster, PlacementError, Resources
+from rlinf.cluster import Cluster, PlacementError, Resources, placement
 from rlinf.cluster.placement import seats
 
 
@@ -74,6 +75,22 @@ def test_ranks_fill_bundles_of_four_gpus(ranks: int, gpus: float, expected: list
 def test_a_rank_that_is_wider_than_its_bundle_has_no_seat() -> None:
     with pytest.raises(ValueError, match="a rank of 8 GPUs does not fit a bundle of 4"):
         seats(1, gpus=8, bundle_gpus=4)
+
+
+def test_gpus_that_no_task_names_in_time_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their node was lost after they were reserved: the task that names them would be waited for without an end."""
+    removed: list[object] = []
+    task = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: "task"))
+    silent = SimpleNamespace(remote=lambda _: task, wait=lambda tasks, **_: ([], tasks), get=pytest.fail)
+    monkeypatch.setattr(placement, "ray", silent)
+    monkeypatch.setattr(placement, "_reserve", lambda *_, **__: "reserved")
+    monkeypatch.setattr(placement, "_at", lambda *_: None)
+    monkeypatch.setattr(placement, "remove_placement_group", removed.append)
+    reservations = placement.RayPlacement()
+    for count in (1, 2):
+        with pytest.raises(PlacementError, match=r"engine: the GPUs of its bundles were not named within \d+ s"):
+            reservations.reserve("engine", 1, Resources(gpus=2, bundle="main", bundle_gpus=2))
+        assert len(removed) == count
 
 
 _FOUR_GPUS = """

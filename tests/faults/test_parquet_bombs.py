@@ -69,3 +69,16 @@ def test_pairs_have_the_same_limits(tmp_path: Path) -> None:
     (tmp_path / "no.parquet").write_bytes(b"PAR1 and nothing else")
     with pytest.raises(UserError, match=r"no\.parquet: no readable Parquet file"):
         read_pairs(str(tmp_path / "no.parquet"))
+
+
+def test_what_the_library_does_not_support_is_an_error_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "packed.parquet", {"question": ["1+1"]})
+
+    def refuse(self: object, *args: object, **options: object) -> None:
+        raise pa.ArrowNotImplementedError("Support for codec 'lzo' not built")
+
+    monkeypatch.setattr(parquet.ParquetFile, "iter_batches", refuse)
+    with pytest.raises(ParquetError, match=r"packed\.parquet: no readable Parquet file: Support for codec 'lzo'"):
+        list(parquet_rows(file))

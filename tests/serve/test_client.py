@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -20,8 +21,10 @@ from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 
 pytest.importorskip("websockets", reason="pip install 'oneloop-rl[serve]'")
 
+from websockets.sync.server import serve
+
 from rlinf.serve.client import RemotePolicy
-from rlinf.serve.server import PolicyServer
+from rlinf.serve.server import PolicyServer, measure, measure_real_time, pack
 from rlinf.serve.session import Session
 
 
@@ -74,3 +77,27 @@ def test_nothing_there_a_wrong_token_and_silence_are_named(server: PolicyServer)
         port = silent.getsockname()[1]
         with pytest.raises(UserError, match=f"no policy server at .*:{port}"):
             RemotePolicy(f"ws://127.0.0.1:{port}", deadline_s=0.3)
+
+
+def test_a_server_that_has_gone_is_named_whenever_that_is_noticed(policy: Policy) -> None:
+    with PolicyServer(lambda: Session(policy, threading.Lock()), port=0) as going:
+        remote = RemotePolicy(f"ws://127.0.0.1:{going.port}")
+    for _ in range(2):
+        with pytest.raises(UserError, match="ended the connection"):
+            remote.act(np.zeros(3, np.float32))
+
+
+def test_a_measurement_waits_no_longer_than_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(connection: Any) -> None:
+        connection.send(pack({"num_action_chunks": 1}))
+        connection.recv()
+        connection.recv()
+
+    monkeypatch.setattr("rlinf.serve.server.DEADLINE_S", 3.0)
+    with serve(silent, "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+        for requested in (lambda: measure(url, {}, 1), lambda: measure_real_time(url, {}, 1, rate=10.0)):
+            with pytest.raises(UserError, match="did not answer in 3 s"):
+                requested()
+        server.shutdown()

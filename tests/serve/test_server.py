@@ -91,6 +91,9 @@ def test_a_wrong_request_is_answered_in_words(server: PolicyServer) -> None:
         (pack({**one, "stat": one["state"]}), "Did you mean"),
         (pack({**one, "state": np.zeros(4, np.float32)}), "has shape [4]"),
         (pack({**one, "image": one["image"].astype(np.float32)}), "is float32"),
+        (pack({**one, "state": [[1.0, 2.0], [3.0]]}), "observation.state is no array of numbers"),
+        (pack({**one, "previous": [[1.0, 2.0], [3.0]]}), "previous is finite actions"),
+        (pack({**one, "previous": np.zeros((1, 2)), "delay": "two"}), "delay is a whole number"),
         (b"\xc1", "no msgpack message"),
         ("text", "is binary"),
     ):

@@ -65,9 +65,10 @@ class LeRobotWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
+        try:
+            if kind is None:
+                self.close()
+        finally:
             self._close_files(keep=False)
             shutil.rmtree(self._aside, ignore_errors=True)
 

@@ -46,6 +46,7 @@ class Endpoint:
         self._started: threading.Event = threading.Event()
         self._failure: BaseException | None = None
         self.port = 0
+        self._closed = False
         threading.Thread(target=self._serve, name="endpoint", daemon=True).start()
         if not self._started.wait(_START_S):
             raise TimeoutError(f"the endpoint did not start within {_START_S:g} s")
@@ -58,8 +59,10 @@ class Endpoint:
         return f"http://{self._address}:{self.port}/v1"
 
     def close(self) -> None:
-        """Stop the server."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """Stop the server. May be called again."""
+        if not self._closed:
+            self._closed = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -27,6 +27,9 @@ def names_of(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str,
     """Return what identifies each message of a conversation, the first with the tools."""
     if not messages or not all(isinstance(message, Mapping) and "role" in message for message in messages):
         raise BadRequest("messages must be a list of objects with role and content, and not empty")
+    calls = [message.get("tool_calls") or () for message in messages]
+    if not all(isinstance(one, list | tuple) and all(map(_is_call, one)) for one in calls):
+        raise BadRequest("tool_calls must be a list of objects with a function that has a name")
     names = [_name(message) for message in messages]
     if tools:
         names[0] += json.dumps(list(tools), sort_keys=True)
@@ -74,6 +77,11 @@ def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:
     if calls:
         message |= {"content": _TOOL_CALL.sub("", text).strip() or None, "tool_calls": calls}
     return message
+
+
+def _is_call(call: object) -> bool:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    return isinstance(function, Mapping) and "name" in function
 
 
 def _answering(message: dict[str, Any], called: Mapping[Any, str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import weakref
 from collections.abc import Callable, Sequence
 
 from rlinf.data.messages import SamplingParams
@@ -46,9 +47,10 @@ class AgentRollout(TextRollout):
 
     @property
     def endpoint(self) -> Endpoint:
-        """The server, which starts when it is first needed."""
+        """The server, which starts when it is first needed, and ends with this rollout."""
         if self._endpoint is None:
             self._endpoint = Endpoint(self.gateway, self.renderer, self._address)
+            weakref.finalize(self, self._endpoint.close)
         return self._endpoint
 
     def converse(

@@ -146,8 +146,9 @@ def _listen(lines: Any, awaited: dict[int, Future[dict[str, Any]]], name: str) -
     with contextlib.suppress(OSError, ValueError):  # closed here
         for line in lines:
             answer = json.loads(line)
-            if answer["id"] in awaited:
-                awaited[answer["id"]].set_result(answer)
+            future = awaited.get(answer["id"])
+            if future is not None:
+                future.set_result(answer)
     for future in list(awaited.values()):
         if not future.done():
             future.set_result({"failed": f"{name} has ended"})

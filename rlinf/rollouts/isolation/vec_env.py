@@ -45,24 +45,25 @@ class IsolatedVecEnv:
         edges = np.linspace(0, num_envs, processes + 1).round().astype(int)
         self._shares = [range(first, last) for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
         self._home = {env_index: index for index, share in enumerate(self._shares) for env_index in share}
-        self._processes = [self._start() for _ in self._shares]
+        self._processes: list[EnvProcess] = []
         # Sub-environments that were made and never reset: a restart has nothing to do.
         self._untouched = set(range(num_envs))
         try:
+            self._processes += (self._start() for _ in self._shares)
             for index in range(processes):
                 self._post_make(index)
             # They are built side by side.
             results = [self._processes[index].answer(options.start_timeout_s) for index in range(processes)]
-        except EnvProcessError:
+            self.metadata = {"render_fps": results[0].fields["render_fps"]}
+            self.demonstrates = bool(results[0].fields["demonstrates"])
+            self.observation_space, self.action_space = (
+                rebuild(results[0].fields[name], results[0].arrays) for name in ("observation", "action")
+            )
+            self.observations: Arrays = empty_leaves(self.observation_space, (num_envs,))
+            self._share_memory()
+        except BaseException:
             self.close()
             raise
-        self.metadata = {"render_fps": results[0].fields["render_fps"]}
-        self.demonstrates = bool(results[0].fields["demonstrates"])
-        self.observation_space, self.action_space = (
-            rebuild(results[0].fields[name], results[0].arrays) for name in ("observation", "action")
-        )
-        self.observations: Arrays = empty_leaves(self.observation_space, (num_envs,))
-        self._share_memory()
 
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         messages = {

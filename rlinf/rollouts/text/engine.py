@@ -341,10 +341,17 @@ class StreamSession:
         self._running, self.open = self._stream(requests), sum(request.n for request in requests)
 
     def poll(self, max_s: float) -> list[Completion]:
-        """Return the next completion, however long it takes."""
-        done = [one for one in [next(self._running, None)] if one is not None]
-        self.open -= len(done)
-        return done
+        """Return the next completion, however long it takes.
+
+        :raises RuntimeError: the sampler, which may be a user's own, has ended its stream without all responses.
+        """
+        if not self.open:
+            return []
+        completion = next(self._running, None)
+        if completion is None:
+            raise RuntimeError(f"the sampler's stream ended with {self.open} of its responses missing")
+        self.open -= 1
+        return [completion]
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
         """Return nothing: a stream goes on to its end."""

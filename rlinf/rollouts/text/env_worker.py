@@ -185,7 +185,9 @@ class TextEnvWorker:
         """
         threads = self._threads.pop(split, None)
         if threads is not None and (threads.hung or threads.open):
-            del self._envs[split]
+            env = self._envs.pop(split)
+            if isinstance(env, VerifiersEnv):
+                env.close()  # its interpreter ends, and with it the threads that wait for an answer
         self._split, self._first[split], self._tasks[split] = split, first, list(task_ids)
         env = self._env(split)
         if env.num_envs != len(task_ids):

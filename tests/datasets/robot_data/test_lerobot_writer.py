@@ -86,6 +86,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(DatasetError, match="no episode"), LeRobotWriter(tmp_path / "set", fps=10):
         pass
+    assert list(tmp_path.iterdir()) == []
     write(tmp_path / "set", [episode(2, 0)])
     with pytest.raises(DatasetError, match="exists"):
         LeRobotWriter(tmp_path / "set", fps=10)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -22,7 +25,7 @@ from rlinf.data.batch import Batch
 from rlinf.data.messages import SamplingParams
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.agents.agent_env import AgentEnv
-from rlinf.rollouts.agents.messages import answer_of
+from rlinf.rollouts.agents.messages import BadRequest, answer_of, names_of
 from rlinf.rollouts.agents.rollout import AgentRollout
 from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
@@ -184,3 +187,28 @@ def test_tool_calls_are_read_from_a_response() -> None:
 def test_an_agent_that_is_not_there_is_named(env_id: str, tasks: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         AgentEnv(env_id, tasks=tasks)
+
+
+def test_the_endpoint_ends_with_its_rollout() -> None:
+    sections = Config(env=EnvConfig("agent:agents_for_tests:talk"), rollout=RolloutConfig(batch_size=1)).collection
+    member = TextMixtureEnv("", PromptRenderer(Letters()), 1, 1)
+    it = AgentRollout(cast(Any, None), cast(Any, None), [member], sections)
+    port = it.endpoint.port
+    assert _listens(port)
+    del it
+    gc.collect()
+    until = time.monotonic() + 10
+    while _listens(port) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _listens(port)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("calls", ["search", [{"id": "1"}], [{"id": "1", "function": {"arguments": "{}"}}], ["search"]])
+def test_calls_of_tools_without_a_function_are_refused_in_words(calls: Any) -> None:
+    with pytest.raises(BadRequest, match="tool_calls must be a list of objects with a function that has a name"):
+        names_of([{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": calls}], [])

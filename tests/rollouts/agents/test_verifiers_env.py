@@ -16,6 +16,8 @@ from rlinf.base.errors import UserError
 from rlinf.config import ConfigErrors, load_mapping
 from rlinf.rollouts.agents import verifiers_env
 from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
+from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Response
+from rlinf.rollouts.text.env_worker import TextEnvWorker
 
 PROGRAM = """
 import json, os, socket, sys
@@ -31,6 +33,8 @@ while line := lines.readline():
     if request["task"] == 2:
         print("no memory", flush=True)
         os._exit(3)
+    if request["task"] == 4:
+        continue
     fails = {"failed": "KeyError: 'x'"} if request["task"] == 1 else {"reward": 0.5, "terms": {"right": 1.0}}
     lines.write(json.dumps({"id": request["id"], **fails}).encode() + b"\\n")
 """
@@ -86,3 +90,23 @@ def test_what_is_missing_is_named_before_anything_starts(tmp_path: Path, env: Ma
     sections = mapping(tmp_path, env={"kwargs": {}, **env}, evaluation={"env_kwargs": None})
     with pytest.raises(ConfigErrors, match=words):
         load_mapping(sections, source="test")
+
+
+def test_the_process_of_an_episode_that_hangs_ends_with_its_environment() -> None:
+    """Otherwise each hang would leave an interpreter with all tasks, and a thread that waits for it, behind."""
+    worker = TextEnvWorker(
+        "verifiers:sums", {"train": {"first": 0, "count": 5}}, row_timeout_s=0.2, start_timeout_s=60.0,
+        python=sys.executable,
+    )  # fmt: skip
+    worker.reset("train", [4])
+    env = worker._env("train")
+    feedback: list[Feedback] = []
+    while not feedback:
+        answers = worker.exchange("train", [] if worker._threads else [Response(0, ADDRESS, cut=False)], 0.1)
+        assert isinstance(answers, FeedbackBatch)
+        feedback += answers.rows
+    assert feedback[0].lost
+    worker.reset("train", [0])
+    assert worker._env("train") is not env
+    assert not env.close.alive, "the process has ended"
+    worker.close()

@@ -318,3 +318,20 @@ def test_frames_of_anything_else_are_refused() -> None:
         here.close()
         with pytest.raises(wire.HungUpError):
             wire.receive(there, 5.0)
+
+
+def test_no_process_is_left_of_environments_that_do_not_come_up(
+    trouble: EnvConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[EnvProcess] = []
+    close = EnvProcess.close
+    monkeypatch.setattr(EnvProcess, "close", lambda self: closed.append(self) or close(self))
+
+    def refused(*_: object) -> None:
+        raise EnvProcessError("the environment's process cannot open shared memory")
+
+    monkeypatch.setattr(IsolatedVecEnv, "_share_memory", refused)
+    with pytest.raises(EnvProcessError, match="cannot open"):
+        make_vec_env(trouble, 2)
+    assert len(closed) == 1
+    assert not closed[0].alive

@@ -21,7 +21,9 @@ from rlinf.base.errors import UserError
 from rlinf.cluster.local import LocalCluster
 from rlinf.config import Config
 from rlinf.data.batch import Batch
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.rollouts.text.conversation import Response
+from rlinf.rollouts.text.engine import StreamSession
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
@@ -152,3 +154,13 @@ def test_an_environment_may_mask_a_conversation(tmp_path: Path) -> None:
     assert batch.mask.any(1).tolist() == [True, False] + [True] * 7
     assert batch.metadata["finish_reason"][1] == "masked"
     assert (envs.timeouts, envs.errors) == (0, 0)
+
+
+def test_a_sampler_that_leaves_responses_out_is_an_error() -> None:
+    """A sampler of the user's own: the engine would wait for ever for what never comes."""
+    request = SampleRequest(0, (1,), 2, SamplingParams(max_new_tokens=4), (0,))
+    session = StreamSession(lambda requests: iter([Completion.without_tokens(0, 0, "stop")]))
+    session.submit([request])
+    assert len(session.poll(0.1)) == 1
+    with pytest.raises(RuntimeError, match="ended with 1 of its responses missing"):
+        session.poll(0.1)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.durable import write_atomically
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_lines
 from rlinf.data.token_array import TokenArray
@@ -26,7 +27,7 @@ class TokenVersionLog:
     def truncate(self, step: int) -> None:
         """Forgets the batches from ``step`` on, which a resumed run makes again."""
         kept = [row for row in read_json_lines(self._path, number="step").rows if row["step"] < step]
-        self._path.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        write_atomically(self._path, "".join(json.dumps(row) + "\n" for row in kept))
 
     def add(
         self, step: int, round: int, rows: Sequence[Sequence[TokenArray[int]]], groups: Sequence[tuple[int, int]] = ()

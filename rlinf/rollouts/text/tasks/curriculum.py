@@ -124,7 +124,7 @@ def hardest_of(scale: Sequence[float], share: float) -> float:
 def _competence(done: float, start: float) -> float:
     """Compute the share of open tasks after the share ``done`` of the curriculum: its square grows evenly to 1.
 
-    >>> [round(competence(done, 0.1), 2) for done in (0.0, 0.25, 0.5, 1.0, 2.0)]
+    >>> [round(_competence(done, 0.1), 2) for done in (0.0, 0.25, 0.5, 1.0, 2.0)]
     [0.1, 0.51, 0.71, 1.0, 1.0]
     """
     return min(1.0, math.sqrt(done * (1 - start**2) + start**2))

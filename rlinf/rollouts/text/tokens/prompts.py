@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _ANSWER, _OBSERVATION, _ROLE = "@@ANSWER@@", "@@OBSERVATION@@", "@@ROLE@@"
 _PROBE = "question"
-_PICTURE_PROMPTS = 64
-"""Prompts with pictures that are kept: a group requests one several times."""
+_PROMPTS, _PICTURE_PROMPTS = 4096, 64
+"""Prompts that are kept, and of those with pictures: a group requests one several times."""
 Message = dict[str, Any]
 _QUESTION: Message = {"role": "user", "content": _PROBE}
 
@@ -100,18 +100,17 @@ class PromptRenderer:
         self._end_token_ids = frozenset(end_token_ids)
         self._stop = tuple(stop)
         self._reader = reader
-        self._with_pictures = functools.lru_cache(_PICTURE_PROMPTS)(lambda text: self.begun(self.opening(text)))
+        self._of_text = functools.lru_cache(_PROMPTS)(self._first_tokens)
+        self._of_pictures = functools.lru_cache(_PICTURE_PROMPTS)(self._first_tokens)
         self.decodes_responses = True
         """Whether responses become text here; otherwise where they are graded."""
-        self._cache: dict[str, tuple[int, ...]] = {}
 
     def prompt(self, observation: str) -> tuple[int, ...]:
         """Token ids of a conversation's first prompt."""
-        if pictures_of(observation):
-            return self._with_pictures(observation)
-        if observation not in self._cache:
-            self._cache[observation] = self.begun(self.opening(observation))
-        return self._cache[observation]
+        return (self._of_pictures if pictures_of(observation) else self._of_text)(observation)
+
+    def _first_tokens(self, observation: str) -> tuple[int, ...]:
+        return self.begun(self.opening(observation))
 
     def opening(self, observation: str) -> str:
         """Return the text of a conversation's first prompt."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections import Counter
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from answering import AtOnce
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,9 @@ from letters import Letters
 
 from rlinf.config import Config
 from rlinf.data.messages import Completion, SampleRequest
+from rlinf.data.token_array import TokenArray
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout, StalenessBound
+from rlinf.rollouts.text.continuous.version_log import FILE, TokenVersionLog
 from rlinf.rollouts.text.conversation import Answers, Feedback, Response, Row
 from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.open_batch import OpenBatch
@@ -326,3 +330,21 @@ def test_what_is_complete_first_is_taken_first_until_the_others_are_due() -> Non
 
 def _row(index: int) -> Row:
     return Row(index, 0, index, "", "", "", ())
+
+
+def test_a_kill_while_the_log_is_cut_leaves_it_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = TokenVersionLog(tmp_path)
+    for step in range(3):
+        log.add(step, 0, [[TokenArray.ints([step])]])
+    before = (tmp_path / FILE).read_text()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            log.truncate(1)
+    assert (tmp_path / FILE).read_text() == before
+    log.truncate(1)
+    assert (tmp_path / FILE).read_text() == before.splitlines(keepends=True)[0]

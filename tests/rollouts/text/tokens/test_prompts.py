@@ -6,10 +6,12 @@ from functools import cache
 from typing import Any
 
 import pytest
+from letters import Letters
 
 from rlinf.data.messages import Completion
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.text.conversation import Feedback, Row
+from rlinf.rollouts.text.tokens import prompts
 from rlinf.rollouts.text.tokens.prompts import ChatTemplateError, PromptRenderer
 
 MARKS = ["<start>", "<end>", "<return>", "<message>", "<user>", "<assistant>", "[INST]", "[/INST]", "<bos>"]
@@ -245,3 +247,15 @@ def test_a_response_ends_with_the_token_that_completes_a_stop_text() -> None:
     row.append_response(completion, PromptRenderer(words, stop=["a ques"]))
     assert row.tokens == list(tokens[:kept])
     assert not row.cut_by_length
+
+
+def test_only_some_prompts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set of a million prompts would be gigabytes of tokens."""
+    monkeypatch.setattr(prompts, "_PROMPTS", 2)
+    renderer = PromptRenderer(Letters())
+    encoded: list[str] = []
+    encode = renderer.encode
+    monkeypatch.setattr(renderer, "encode", lambda text: encoded.append(text) or encode(text))
+    for text in ("a", "a", "b", "c", "a"):
+        assert renderer.prompt(text) == encode(text)
+    assert encoded == ["a", "b", "c", "a"]
