@@ -58,7 +58,7 @@ class AdvantageInputs:
     """[B] int64: rows of one prompt (or start state) have the same number."""
     lengths: Tensor
     """[B] int64: valid positions, also of rows that a filter took out of ``mask``."""
-    reward_scale: float = 1.0
+    whitening_scale: float = 1.0
     """The deviation that ``whiten_rewards`` divided the rewards by; 1 without it."""
     group_numbers: GroupNumbers | None = None
     """Numbers of the groups, where some of their rows are elsewhere."""
@@ -279,7 +279,7 @@ def run_estimator(
         mask=mask,
         group_ids=x.group_ids,
         lengths=x.row_lengths(),
-        reward_scale=1.0 if moments is None else moments.scale,
+        whitening_scale=1.0 if moments is None else moments.scale,
         group_numbers=whole.groups,
         values=_clean(x.values, mask),
         bootstrap_values=_clean(x.bootstrap_values, mask),
