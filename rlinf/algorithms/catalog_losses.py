@@ -203,7 +203,7 @@ OFF_POLICY: dict[str, OffPolicy] = {
         (*_TARGET, "double_q", "epsilon_start", "epsilon_end", "epsilon_steps", "huber_delta"),
         policy=f"{_NETWORKS}.q_network:QNetwork",
         discrete=True,
-        clips_gradient=True,
+        one_network=True,
         policy_options=("policy.dueling",),
     ),
     "discrete_sac": OffPolicy(

@@ -53,7 +53,7 @@ def dpo(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor, *, beta: float, im
     margins = beta * (gains[::2] - gains[1::2])
     pull = beta * torch.sigmoid(-margins) / len(margins)
     chosen = mask[::2]
-    per_token = imitation / len(margins) / chosen.sum(dim=1)
+    per_token = imitation / len(margins) / chosen.sum(dim=1).clamp(min=1)
     rows = torch.stack([pull + per_token, -pull], dim=1).flatten()
     entropy = -(torch.where(chosen, logprobs[::2].double(), 0.0).sum(dim=1) * per_token).sum()
     return Preferences(torch.where(mask, rows[:, None] * mask.sum(), 0.0).float(), margins, float(entropy))

@@ -166,8 +166,9 @@ class OffPolicy(Entry):
     """``module:Class`` of the networks, an `models.off_policy.networks.OffPolicyNetworks`."""
     discrete: bool = False
     """For actions of a Discrete space; else for those of a Box."""
-    clips_gradient: bool = False
-    """Reads `learner.optimizer.grad_clip`."""
+    one_network: bool = False
+    """One network is trained, and reads `learner.optimizer.grad_clip`; others have an actor and critics, and read
+    `critic_lr`."""
     offline: bool = False
     """Learns from `algorithm.prior_data` alone, without environment steps."""
     one_rank: str = ""

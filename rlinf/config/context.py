@@ -10,13 +10,13 @@ from typing import Any, TypeVarTuple, cast
 
 from rlinf.config.defaults import default_of, value_of
 from rlinf.config.experiment import Config
-from rlinf.config.names import leaves
+from rlinf.config.names import facts_of, leaves
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
+from rlinf.schema.key import OWN, Readers
 
 
-# A view of a configuration that records which keys are read through it.
 class RecordedReads:
-    """Read a section as if it were the section itself; ``record`` is called with the dotted key of each value read.
+    """A view of a section that calls ``record`` with the dotted key of each value that is read through it.
 
     Example:
         >>> from rlinf.schema import Sections
@@ -111,6 +111,26 @@ class Context:
         """Whether the key was set to something else than its default."""
         written = key in self.origins or any(key_written.startswith(f"{key}.") for key_written in self.origins)
         return written and value_of(self.whole, key) != default_of(self.whole, key)
+
+    def is_for(self, readers: Readers) -> bool:
+        """Whether the policy of this configuration is one of ``readers``."""
+        name = self.config.policy.name
+        return (OWN if ":" in name else name) in readers.policies
+
+    def switched_off(self, section: str, switch: str) -> list[str]:
+        """Return the other keys of a section that its ``switch`` turns off.
+
+        Keys of other kinds of policy are not among them, nor keys of a layer below: the command line may switch off
+        what a file describes.
+        """
+        layer = self.origin_of(switch).layer
+        return [
+            key
+            for key in leaves()
+            if key.startswith(f"{section}.") and key != switch
+            if (readers := facts_of(key).read_by) is None or self.is_for(readers)
+            if layer <= self.origin_of(key).layer
+        ]
 
     def origin_of(self, *keys: str) -> Origin:
         """Return the line of the first of these keys that was written, else of the nearest section around the first."""

@@ -19,7 +19,7 @@ from rlinf.config.plugins import with_plugins
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin, problem
 from rlinf.config.reader import EXTENDS, Reader
 from rlinf.config.recipes import located
-from rlinf.config.tree import Branch, Located, expressions, locate, merge, origins, read_mixture
+from rlinf.config.tree import Branch, Located, expressions, get, locate, merge, origins, read_mixture
 from rlinf.config.values import Builder
 
 
@@ -86,13 +86,22 @@ def checked(config: Config, source: str) -> Config:
     """
     if config.checked == digest(config):
         return config
-    plain = to_mapping(config)
     reader, origin = Reader(), Origin(source)
-    reader.layers.append(locate(plain, origin).branch or {})
-    off = [key for key in ("evaluation.size", "sft.steps") if at(plain, key.split(".")) == 0]
-    reader.read_overrides([f"{key}=0" for key in off])  # as on the command line: the keys that it switches off may stay
+    reader.layers.append(locate(to_mapping(config), origin).branch or {})
+    switch_off_again(reader)
     result = resolve_reader(reader, origin).config
     return replace(result, origins=config.origins, expressions=config.expressions)
+
+
+def switch_off_again(reader: Reader) -> None:
+    """Switch off evaluations and warm start if the layers of a whole configuration do, as the command line would.
+
+    The keys that go with them may stay then: a whole configuration does not show which layer wrote what.
+    """
+    for key in ("evaluation.size", "sft.steps"):
+        written = [get(layer, key) for layer in reader.layers]
+        if any(located is not None and located.value == 0 for located in written):
+            reader.read_overrides([f"{key}=0"])
 
 
 def resolve_reader(reader: Reader, source: Origin) -> Resolved:

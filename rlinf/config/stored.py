@@ -1,8 +1,7 @@
-"""The copy of a configuration that a run keeps, shows and sends to trackers: complete, but without secrets.
+"""Reads the copy of a configuration that a run keeps (:mod:`rlinf.config.record`).
 
-What came from an environment variable is stored as the ``${oc.env:...}`` that was written, and values of `cluster.env`
-are masked. A copy that is read again resolves its expressions against the environment of then; masked variables, and
-those of `cluster.env` that are not set any more, are left to the environment of the process.
+Its expressions are resolved against the environment of now; masked variables, and those of `cluster.env` that are not
+set any more, are left to the environment of the process.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.yaml_text import read_yaml
 from rlinf.config.experiment import Config
 from rlinf.config.interpolate import unset
-from rlinf.config.loading import resolve_reader
+from rlinf.config.loading import resolve_reader, switch_off_again
 from rlinf.config.problems import ConfigErrors, Origin
 from rlinf.config.reader import Reader
 from rlinf.config.record import MASK
@@ -50,10 +49,7 @@ def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
     if pretrained and all(get(layer, "data.instruction") is None for layer in reader.layers):
         reader.read_overrides(["data.instruction=never"])
     _keep_earlier_towers(reader)
-    # Evaluations that the command line switched off stay off: the copy does not show that its file requests them.
-    sizes = [get(layer, "evaluation.size") for layer in reader.layers]
-    if any(size is not None and size.value == 0 for size in sizes):
-        reader.read_overrides(["evaluation.size=0"])
+    switch_off_again(reader)
     try:
         reader.read_overrides(overrides)
         return resolve_reader(reader, Origin(str(path))).config

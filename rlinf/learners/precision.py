@@ -19,7 +19,7 @@ def compare_with_float32(
 
     ``policy``: a :class:`rlinf.models.response_model.ResponseModel`. Gradients are dropped afterwards. Costs three
     passes over ``part``, and a copy of the gradient. Without a gradient (groups of equal rewards) there is no
-    distance and no cosine: zeros would count in means of steps.
+    distance and no cosine, and without a token no gap: zeros would count in means of steps.
     """
     with policy.in_float32():
         exact = _pass(policy, part, loss_of)
@@ -35,7 +35,9 @@ def compare_with_float32(
             squares += torch.stack([torch.sum(left * right).double().cpu() for left, right in pairs])
     _forget(trained)
     difference, exact_norm, norm, product = squares.tolist()
-    metrics = {"float32_logprob_gap": float(gap.mean()), "float32_logprob_gap_max": float(gap.max())}
+    metrics: Metrics = {}
+    if len(gap):
+        metrics |= {"float32_logprob_gap": float(gap.mean()), "float32_logprob_gap_max": float(gap.max())}
     if exact_norm > 0:
         metrics["float32_gradient_distance"] = (difference / exact_norm) ** 0.5
     if exact_norm > 0 and norm > 0:

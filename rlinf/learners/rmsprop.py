@@ -55,11 +55,11 @@ class RMSprop(WithoutCompiler):
 
     @torch.no_grad()
     def update_norms(self) -> list[Tensor]:
-        """Compute the norm of each parameter's last update, of its gradient that is still there."""
+        """Compute the norm of each parameter's last update, of those whose gradient is still there."""
         norms = []
         for group in self.param_groups:
             for parameter in group["params"]:
-                if parameter in self.state:
+                if parameter in self.state and parameter.grad is not None:
                     spread = _spread([self.state[parameter]["square"]], group)[0]
                     norms.append(torch.linalg.vector_norm(parameter.grad / spread) * group["lr"])
         return norms

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.algorithms.objective import Objective
+from rlinf.data.messages import Metrics
 from rlinf.schema import OptimizerConfig
 
 
@@ -87,6 +88,10 @@ class Stage:
         [1.0, 0.75, 0.5, 0.25]
         """
         return lr_factor(done, schedule="linear", total_steps=self.optimizer_steps)
+
+    def clip_metrics(self, done: int) -> Metrics:
+        """Return the share that the last of ``done`` optimiser steps had, if clip ranges fall with the run."""
+        return {"clip_factor": self.clip_factor(max(done - 1, 0))} if self.objective.scheduled else {}
 
 
 def lr_factor(step: int, *, schedule: str, total_steps: int, warmup_steps: int = 0, min_lr_ratio: float = 0.0) -> float:

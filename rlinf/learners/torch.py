@@ -180,9 +180,8 @@ class TorchLearner(Replica, Offloadable):
             self.policy.observe(observed.inputs, observed.mask)
         ratio = update_ratio(self.optimizer)
         size: Metrics = {} if ratio is None else {"update_ratio": ratio}
-        if self.stage.objective.scheduled:
-            size["clip_factor"] = self.stage.clip_factor(self.optimizer_steps - 1)
-        return {**metrics, **compared, **size, "lr": float(self.optimizer.param_groups[0]["lr"])}
+        clip = self.stage.clip_metrics(self.optimizer_steps)
+        return {**metrics, **compared, **size, **clip, "lr": float(self.optimizer.param_groups[0]["lr"])}
 
     def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
@@ -192,7 +191,9 @@ class TorchLearner(Replica, Offloadable):
             self._sum_gradients()
         merged = reduce_metrics(partial, ranks=self.ranks)
         metrics, skipped = mini.conclude(merged)
-        if not skipped:
+        if skipped:
+            self.forget_gradients()
+        else:
             metrics["grad_norm"] = self._step(merged["loss"][0])
         return metrics, skipped
 

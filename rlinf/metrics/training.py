@@ -156,7 +156,7 @@ TRAIN: Mapping[str, Metric] = {
     ),
     "train/update_ratio": Metric(
         "learner.backend torch and fsdp: how far the last optimiser step moved the weights",
-        "|Adam's update| / |weights|",
+        "|update| / |weights|",
         "",
         "below 0.05",
         "a smaller learner.optimizer.lr",
@@ -168,7 +168,7 @@ TRAIN: Mapping[str, Metric] = {
         "",
     ),
     "train/skipped_minibatches": Metric(
-        "minibatches without an optimiser step: ratio above early_stop_imp_ratio, or no finite number",
+        "minibatches without an optimiser step: their ratio is above early_stop_imp_ratio, or no finite number",
         "number of the training iteration",
         COUNT,
         "0",

@@ -21,9 +21,9 @@ class RewardNormConfig:
 
 @dataclass(frozen=True)
 class OverlongPenaltyConfig:
-    safe_length: int = key(0, example=768)
+    safe_length: int = key(0, at_least=0, example=768)
     """Response tokens without penalty."""
-    max_length: int = key(0, example=1024)
+    max_length: int = key(0, at_least=0, example=1024)
     """Where the penalty reaches `coef`."""
     coef: float = key(0.0, at_least=0, example=1.0)
     """The penalty of a response of `max_length` tokens; 0 is off."""
@@ -69,10 +69,14 @@ class AlgorithmConfig:
     num_minibatches: int = key(1, at_least=1)
     """Optimiser steps per pass."""
     gamma: float = key(
-        1.0, at_most=1, example=0.99, for_runs={"simulators with adv_type: gae or an off-policy loss_type": 0.99}
+        1.0,
+        at_least=0,
+        at_most=1,
+        example=0.99,
+        for_runs={"simulators with adv_type: gae or an off-policy loss_type": 0.99},
     )
     """Discount of later rewards, per token position (text) or decision (simulators)."""
-    gae_lambda: float = key(0.95, at_most=1, example=0.9)
+    gae_lambda: float = key(0.95, at_least=0, at_most=1, example=0.9)
     """gae: 1 takes whole returns (little bias), 0 the critic's one-step estimate (little variance)."""
     normalize_by_std: bool = True
     """grpo: divide by the group's standard deviation (false: Dr.GRPO)."""
@@ -92,7 +96,7 @@ class AlgorithmConfig:
     """use_valid_token_scale: `row` divides each advantage by the valid tokens of its row (RLinf's documentation),
     `global` divides the sum of all losses by the valid tokens of the optimiser step (RLinf's code), which is what
     `loss_agg_func: token-mean` does."""
-    step_weight: float = 1.0
+    step_weight: float = key(1.0, at_least=0)
     """gigpo: weight of the step-level advantage."""
     reward_noise: float = key(0.0, at_least=0, at_most=1, example=0.1, read_by=TEXT)
     """Give this share of a batch's responses each other's rewards, in a random order: 0.1 is a verifier that errs, 1 a
@@ -167,19 +171,19 @@ class AlgorithmConfig:
     """A minibatch whose mean ratio exceeds this takes no optimiser step, and is counted."""
     tis_cap: float = key(2.0, above=0)
     """tis: upper bound of the importance weight."""
-    sapo_tau_positive: float = 1.0
+    sapo_tau_positive: float = key(1.0, above=0)
     """sapo: temperature of the soft clip where the advantage is positive."""
-    sapo_tau_negative: float = 1.05
+    sapo_tau_negative: float = key(1.05, above=0)
     """sapo: temperature of the soft clip where the advantage is negative."""
-    cov_ratio: float = 0.0002
+    cov_ratio: float = key(0.0002, at_least=0, at_most=1)
     """clip_cov, kl_cov: share of positions whose covariance is limited."""
-    cov_kl_coef: float = 1.0
+    cov_kl_coef: float = key(1.0, at_least=0)
     """kl_cov: weight of the KL term on those positions."""
     cov_lower_bound: float = 1.0
     """clip_cov: only positions with a covariance between the bounds are clipped."""
     cov_upper_bound: float = 5.0
     """clip_cov: likewise."""
-    behave_weight_threshold: float | None = key(None, example=5.0)
+    behave_weight_threshold: float | None = key(None, above=0, example=5.0)
     """decoupled: positions whose proximal/behaviour ratio exceeds this do not count."""
     rollout_correction: RolloutCorrectionConfig = section(RolloutCorrectionConfig)
     sum_norm_divide_by_batch: bool = True
@@ -201,7 +205,7 @@ class AlgorithmConfig:
     """Rows of tasks that are too easy or too hard get no loss: always or never solved, unless the bounds are set."""
     difficulty_low_threshold: float = key(0.0, at_least=0, example=0.1, needs="difficulty_mask: true")
     """difficulty_mask: the share of a group's positive rewards must be above this."""
-    difficulty_high_threshold: float = key(1.0, at_most=1, example=0.9, needs="difficulty_mask: true")
+    difficulty_high_threshold: float = key(1.0, at_least=0, at_most=1, example=0.9, needs="difficulty_mask: true")
     """difficulty_mask: and below this."""
     reward_type: Literal["action_level", "chunk_level"] = key("chunk_level", read_by=SIMULATOR)
     """Simulators: what one reward, value and advantage is of: a decision, or each of its env.num_action_chunks
@@ -210,14 +214,16 @@ class AlgorithmConfig:
     """Simulators: what one log-probability, ratio and clip is of: a decision, an action, or a dimension of one."""
     entropy_type: Literal["token_level", "action_level", "chunk_level"] = key("chunk_level", read_by=SIMULATOR)
     """Simulators: what one entropy is of."""
-    target_tau: float = key(0.005, at_most=1, example=0.01, for_runs={"loss_type: dqn": 1.0}, read_by=SIMULATOR)
+    target_tau: float = key(
+        0.005, above=0, at_most=1, example=0.01, for_runs={"loss_type: dqn": 1.0}, read_by=SIMULATOR
+    )
     """Off-policy: share of the online networks that their targets take when they follow (1 is a copy)."""
     target_update_every: int = key(1, at_least=1, for_runs={"loss_type: dqn": 500}, read_by=SIMULATOR)
     """Off-policy: updates between two moves of the target networks."""
     policy_delay: int = key(1, at_least=1, for_runs={"loss_type: td3": 2, "loss_type: crossq": 3}, read_by=SIMULATOR)
     """sac, sac_flow, td3, tqc, discrete_sac, crossq: the actor (and targets of td3) move once in N updates of the
     critics."""
-    sac_alpha: float | Literal["auto"] = key("auto", example=0.2, read_by=SIMULATOR)
+    sac_alpha: float | Literal["auto"] = key("auto", above=0, example=0.2, read_by=SIMULATOR)
     """sac, sac_flow, tqc, discrete_sac, crossq: entropy temperature; `auto` learns it."""
     sac_target_entropy: float | None = key(None, example=-3.0, read_by=SIMULATOR)
     """The entropy that `sac_alpha: auto` steers to; null is minus the number of action dimensions, and for
@@ -238,13 +244,13 @@ class AlgorithmConfig:
     """dqn: the same after `epsilon_steps`."""
     epsilon_steps: int = key(10_000, at_least=1, read_by=SIMULATOR)
     """dqn: environment steps over which it falls, linearly."""
-    replay_capacity: int = key(1_000_000, read_by=SIMULATOR)
+    replay_capacity: int = key(1_000_000, at_least=1, read_by=SIMULATOR)
     """Off-policy: transitions that the replay buffer holds; the oldest make room."""
-    replay_start: int = key(1_000, read_by=SIMULATOR)
+    replay_start: int = key(1_000, at_least=0, read_by=SIMULATOR)
     """Off-policy: environment steps before the first update (td3 and ddpg act at random until then)."""
     replay_batch_size: int = key(256, at_least=1, read_by=SIMULATOR)
     """Off-policy: transitions of one update."""
-    replay_ratio: float = key(1.0, read_by=SIMULATOR)
+    replay_ratio: float = key(1.0, above=0, read_by=SIMULATOR)
     """Off-policy: updates per environment step."""
     n_step: int = key(1, at_least=1, read_by=SIMULATOR)
     """Off-policy: steps of the bootstrapped return."""
@@ -257,7 +263,7 @@ class AlgorithmConfig:
     """sac, sac_flow, tqc, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), a Minari dataset
     (the folder with `data` in it), or an HDF5 file of LIBERO or ManiSkill. Its transitions are sampled together with
     those of the run (RLPD, arXiv:2302.02948). null is off. iql learns from them alone."""
-    prior_share: float = key(0.5, read_by=SIMULATOR)
+    prior_share: float = key(0.5, above=0, read_by=SIMULATOR)
     """Share of each update's transitions that is sampled from `prior_data`."""
     prior_rename: dict[str, str] = key({}, example={"observation": "observation.state"}, read_by=SIMULATOR)
     """Parts of the observation, or `action` -> their columns of `prior_data`, if the names differ."""

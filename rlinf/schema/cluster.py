@@ -16,15 +16,15 @@ class ClusterConfig:
     """Address of a running Ray cluster that this machine is part of (`auto`, `host:port`); null starts one here."""
     placement: Literal["auto", "colocated", "separate"] = "auto"
     """`colocated`: samplers share the learner's GPUs in turn; `separate`: each has its own. `auto` is colocated."""
-    gpus_per_learner: float | None = key(None, example=1)
+    gpus_per_learner: float | None = key(None, at_least=0, example=1)
     """GPUs of each learner rank; null: 1 where there are GPUs, else 0."""
-    gpus_per_sampler: float | None = key(None, example=0.5)
+    gpus_per_sampler: float | None = key(None, at_least=0, example=0.5)
     """GPUs of each sampler; null: as set by `placement`."""
-    gpu_memory_gb: float | None = key(None, example=80)
+    gpu_memory_gb: float | None = key(None, above=0, example=80)
     """Memory of one GPU in GB: `rlinf check` then reports whether the plan fits."""
     gpus_per_node: int = key(8, at_least=1)
     """GPUs of each machine of the cluster: one sampler's tensor parallelism stays on one machine."""
-    cpus_per_worker: float = 0.5
+    cpus_per_worker: float = key(0.5, at_least=0)
     """Ray's share of a core per actor, for its scheduler only."""
     threads_per_worker: int = key(1, at_least=1)
     """Torch threads of every worker; the same number gives the same bits."""

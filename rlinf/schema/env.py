@@ -80,7 +80,7 @@ class EnvConfig:
     adv_type: grpo, of evaluations) are cut after 10,000 decisions in any case."""
     max_turns: int = key(1, at_least=1, example=4, read_by=TEXT)
     """Text: responses of the policy within one conversation; the environment answers all but the last of them."""
-    num_tasks: int = key(10_000, example=500, read_by=TEXT)
+    num_tasks: int = key(10_000, at_least=1, example=500, read_by=TEXT)
     """Text: start seeds of an ordinary `gymnasium.Env` that does not declare how many tasks it has. Evaluation draws
     from other seeds."""
     auto_reset: bool = key(True, read_by=SIMULATOR)

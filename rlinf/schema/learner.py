@@ -34,7 +34,7 @@ class OptimizerConfig:
     warmup_steps: int = key(0, at_least=0)
     """Optimiser steps over which the learning rate rises to `lr`; the first one takes lr / warmup_steps. A training
     iteration has `algorithm.update_epochs` x `algorithm.num_minibatches` of them."""
-    min_lr_ratio: float = key(0.0, at_most=1, example=0.1)
+    min_lr_ratio: float = key(0.0, at_least=0, at_most=1, example=0.1)
     """Learning rate at which `linear` and `cosine` end, as a share of `lr`."""
 
 
@@ -56,7 +56,7 @@ class MegatronConfig:
     """Spread the optimiser's state over the data-parallel ranks."""
     recompute: Literal["none", "selective", "full"] = "none"
     """Activations that the backward pass computes again instead of keeping: none, those of attention, or all."""
-    load_balance_coef: float = key(0.0, example=0.001)
+    load_balance_coef: float = key(0.0, at_least=0, example=0.001)
     """Weight of a loss that evens out the load of experts; 0 is off, which keeps the gradient that of the policy."""
 
     def edge_stages(self, layers: int) -> tuple[int, int] | None:
@@ -100,7 +100,7 @@ class LearnerConfig:
     (`train/float32_gradient_distance`, ...); 0 is off."""
     pack: bool = key(True, read_by=TEXT)
     """Text: rows of a micro-batch lie end to end, without padding."""
-    weight_bucket_mb: int = 2048
+    weight_bucket_mb: int = key(2048, at_least=1)
     """Weights travel to samplers and env workers in portions of at most N MiB (one parameter at least)."""
     recompute_logprobs: bool | None = key(None, example=True, read_by=VLA)
     """vla, flow: the learner evaluates each batch before its update, instead of the log-probabilities that came with
@@ -157,7 +157,7 @@ class SftConfig:
     evaluate_every: int = key(0, at_least=0, example=50)
     """Evaluate every N supervised steps too, as set by `evaluation`: the curve shows how long a warm start should
     be. 0: only before and after it."""
-    max_tasks: int | None = key(None, example=1000, read_by=TEXT)
+    max_tasks: int | None = key(None, at_least=1, example=1000, read_by=TEXT)
     """Text: demonstrations are drawn from the first N training tasks; null takes all."""
     hinted: float = key(0.0, at_least=0, at_most=1, example=0.5, read_by=TEXT)
     """Text: share of demonstrations that follow the teacher's prompt (`teacher.hint`, with `{answer}`) instead of

@@ -24,9 +24,9 @@ class LoraConfig:
     """0 trains all weights. Above 0 low-rank adapters are trained; the reference policy has the adapters of the first
     step, or of the last one that `algorithm.ref_update_every` names. vla, flow: on the layers of the towers, whose own
     weights stay; heads, queries and projections are trained as before."""
-    alpha: int = 32
+    alpha: int = key(32, at_least=1)
     """Adapters are scaled by alpha / rank."""
-    dropout: float = key(0.0, at_most=0.9, example=0.05)
+    dropout: float = key(0.0, at_least=0, at_most=0.9, example=0.05)
     """Dropout on the inputs of adapters."""
     target_modules: Literal["all-linear"] | list[str] = key(
         ["q_proj", "k_proj", "v_proj", "o_proj"], example=["q_proj", "v_proj"]
@@ -286,8 +286,8 @@ class PolicyConfig:
     shared_critic: bool = key(False, read_by=ACTOR_CRITIC)
     """Actor and critic share their hidden layers."""
     critic_layer_norm: bool = key(False, read_by=ACTOR_CRITIC)
-    """sac: the critics' layers are normalised, which keeps them from overestimating actions that `algorithm.prior_data`
-    does not hold (RLPD)."""
+    """sac, sac_flow, tqc, iql: the critics' layers are normalised, which keeps them from overestimating actions that
+    `algorithm.prior_data` does not hold (RLPD)."""
     num_critics: int = key(2, at_least=1, example=5, read_by=ACTOR_CRITIC)
     """sac, sac_flow, td3, tqc, iql: critics, of which the smallest estimate counts (tqc: all quantiles form one
     mixture)."""

@@ -18,7 +18,7 @@ class VllmConfig:
     """GPUs that one sampler splits each layer over."""
     gpu_memory_utilization: float = key(0.5, above=0, at_most=1, example=0.8)
     """Share of the GPU's memory for weights and key-value cache."""
-    kv_cache_memory_mb: int | None = key(None, example=512)
+    kv_cache_memory_mb: int | None = key(None, at_least=1, example=512)
     """Exact size of the key-value cache instead of a share (CPU: room for `max_num_seqs`
     whole conversations, at most an eighth of the memory)."""
     max_num_seqs: int = key(256, at_least=1)
@@ -31,7 +31,7 @@ class VllmConfig:
     """No CUDA graphs (always so on CPU)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Type of the sampler's weights and activations; `auto` takes that of the learner (`policy.dtype`)."""
-    max_model_len: int | None = key(None, example=8192)
+    max_model_len: int | None = key(None, at_least=1, example=8192)
     """Longest sequence in tokens; null: prompt limit plus response limit."""
     extra: dict[str, object] = key({}, example={"kv_cache_dtype": "fp8", "max_num_batched_tokens": 4096})
     """Further arguments of vLLM's engine (`EngineArgs`), such as `quantization`, `kv_cache_dtype` or
@@ -55,7 +55,7 @@ class ServerConfig:
 class RolloutConfig:
     sampler: str = key("auto", example="vllm", read_by=TEXT)
     """Text: `hf`, `vllm`, `server` or `module:name` of your own; `auto`: the fastest that is installed and fits."""
-    sampler_options: dict[str, object] = key({}, example={"best_of": 4})
+    sampler_options: dict[str, object] = key({}, example={"best_of": 4}, read_by=TEXT)
     """Keyword arguments of a sampler of your own."""
     num_samplers: int = key(1, at_least=1)
     """Sampler processes; prompts (simulators: requests of env workers) are split over them."""
@@ -101,7 +101,7 @@ class RolloutConfig:
     null: `max_new_tokens` for every turn, and `data.max_prompt_length` for each answer of the environment between two.
     A conversation that has no room left ends there (`conversation_length`).
     """
-    stop: list[str] = key([], example=["</answer>"])
+    stop: list[str] = key([], example=["</answer>"], read_by=TEXT)
     """Text: a response ends with the token that completes one of these (`["</answer>"]`), which stays in it."""
     temperature: float = key(1.0, at_least=0, example=0.8, read_by=LANGUAGE)
     """Of sampling in training: 1 samples from the policy itself, below 1 sharpens it, 0 is greedy."""

@@ -67,7 +67,7 @@ class LoggingConfig:
     """Trackers of your own, `module:name` each with its keyword arguments: `{"my_trackers:Lines": {path: out.txt}}`."""
     samples_every: int = key(10, at_least=0)
     """Write graded samples of whole groups every N iterations; 0 writes none."""
-    sample_groups: int = 2
+    sample_groups: int = key(2, at_least=1)
     """Groups that are written each time."""
     plain_every: int = key(1, at_least=1)
     """With `plain` progress: print a line every N iterations."""

@@ -33,7 +33,7 @@ class TeacherConfig:
     """Name of the teacher on that server; null takes the only model there."""
     api_key_env: str | None = key(None, example="VLLM_API_KEY")
     """With `base_url`: environment variable that holds the server's API key."""
-    timeout_s: float = 300.0
+    timeout_s: float = key(300.0, above=0)
     """How long the server may take over one conversation."""
     concurrency: int = key(16, at_least=1)
     """Conversations that are sent to the server at a time."""

@@ -56,6 +56,8 @@ class Step:
         """Set the peak learning rate (``learner.optimizer.lr``); schedule and critic's rate follow in proportion."""
         if not lr >= 0:
             raise ValueError(f"a learning rate is a number from 0 up, not {lr}")
+        if not self.config.learner.optimizer.lr:
+            raise ValueError("learner.optimizer.lr is 0, and no other rate is in proportion to it")
         self.lr_scale = lr / self.config.learner.optimizer.lr
 
     def save(self) -> None:

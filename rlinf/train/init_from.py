@@ -152,6 +152,7 @@ def _require_the_same_network(source: Source, config: Config) -> None:
             "losses have networks of their own. Keep the loss."
         )
     backends = source.config.learner.backend, config.learner.backend
+    optimizers = source.config.learner.optimizer.name, config.learner.optimizer.name
     if len(set(backends)) == 2 and "megatron" in backends:
         raise UserError(
             f"{_KEY}: {source.run} was trained with learner.backend {backends[0]}, this run with {backends[1]}: write "
@@ -161,4 +162,8 @@ def _require_the_same_network(source: Source, config: Config) -> None:
         raise UserError(
             f"run.init_optimizer: the optimiser state of learner.backend {backends[0]} fits that backend only: set it "
             "to false."
+        )
+    if len(set(optimizers)) == 2 and config.run.init_optimizer:
+        raise UserError(
+            f"run.init_optimizer: the optimiser state of {optimizers[0]} is none of {optimizers[1]}: set it to false."
         )

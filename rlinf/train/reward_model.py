@@ -103,8 +103,8 @@ class LearnedReward:
         old = None if self._history is None else self._some(self._history, count, "reward replay", step)
         rows = concatenate([current, old]) if old is not None and old.num_rows else current
         groups = rows.group_ids.unique()
+        parts = min(math.ceil(rows.num_rows / self.options.batch_rows), len(groups))
         for epoch in range(self.options.epochs):
-            parts = math.ceil(rows.num_rows / self.options.batch_rows)
             for chosen in minibatches(len(groups), parts=parts, seed=self.seed, step=step, epoch=epoch):
                 self._learn(_of_groups(rows, groups[chosen]), step)
         self._remember(current, step)

@@ -37,3 +37,12 @@ def test_the_policy_gradient_is_that_of_the_loss(imitation: float) -> None:
     surrogate = (-made.advantages * own)[MASK].mean()
     (found,) = torch.autograd.grad(surrogate, own)
     torch.testing.assert_close(found, expected)
+
+
+def test_a_chosen_answer_without_a_token_gives_no_gradient_and_no_infinity() -> None:
+    mask = MASK.clone()
+    mask[0] = False
+    found = dpo(OWN, REFERENCE, mask, beta=0.1, imitation=0.5)
+    assert found.loss < 10
+    assert found.advantages.isfinite().all()
+    assert found.advantages[0].eq(0).all()

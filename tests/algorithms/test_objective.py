@@ -361,3 +361,15 @@ def test_early_stop_needs_a_limit_or_a_number():
     assert early_stop(100.0, 1.0, 10.0)
     assert early_stop(float("inf"), 1.0, None)
     assert not early_stop(0.0, 0.0, 10.0)
+
+
+@pytest.mark.parametrize("loss_type", ["clip_cov", "kl_cov"])
+def test_of_equal_covariances_no_more_than_the_share_are_selected(loss_type: str) -> None:
+    """A sure policy's tokens all have log-probability 0."""
+    objective = Objective.of(
+        loss_type, cov_ratio=0.002, **({"cov_lower_bound": -1e9} if loss_type == "clip_cov" else {})
+    )
+    columns = {"old_logprobs": torch.zeros(10, 100), "advantages": torch.ones(10, 100)}
+    selected = objective.select(**columns, mask=torch.ones(10, 100, dtype=torch.bool))
+    assert selected is not None
+    assert selected.nonzero().tolist() == [[0, 0], [0, 1]]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pytest
 import yaml
 from config_cases import MINIMAL, QUICKSTART, Write, mistakes
 
 from rlinf.config import Config, diff, load, load_mapping, to_mapping, to_yaml
+from rlinf.config.names import facts_of, leaves, type_of
 from rlinf.config.stored import load_stored
 
 
@@ -60,6 +61,27 @@ def test_a_run_whose_evaluations_the_command_line_switched_off_can_be_read_again
     again = load_stored(tmp_path / "config.yaml")
     assert again == config
     assert load_stored(tmp_path / "config.yaml", ["evaluation.size=10"]).evaluation.env_kwargs == {"split": "eval"}
+
+
+def test_a_run_whose_warm_start_the_command_line_switched_off_can_be_read_again(tmp_path: Path) -> None:
+    config = load_mapping({**MINIMAL, "sft": {"steps": 5, "evaluate_every": 2}}, overrides=["sft.steps=0"])
+    (tmp_path / "config.yaml").write_text(to_yaml(config))
+    assert load_stored(tmp_path / "config.yaml") == config
+
+
+def test_every_number_has_a_lower_bound_unless_any_is_meant() -> None:
+    """A negative learning rate, capacity or number of steps would be found by a worker, or never."""
+    signed = {
+        "run.seed",
+        "evaluation.seed",
+        "policy.init_log_std",
+        *(f"algorithm.{name}" for name in ("entropy_bonus", "cov_lower_bound", "cov_upper_bound")),
+        *(f"algorithm.{name}" for name in ("rewards_lower_bound", "rewards_upper_bound", "sac_target_entropy")),
+    }
+    numbers = {key for key in leaves() if {int, float} & {type_of(key), *get_args(type_of(key))}}
+    bounded = {key for key in numbers if facts_of(key).at_least is not None or facts_of(key).above is not None}
+    lists = {key for key in numbers if get_origin(type_of(key)) in (list, tuple, dict)}
+    assert numbers - bounded - lists == signed
 
 
 def test_quickstart_is_valid_and_short() -> None:

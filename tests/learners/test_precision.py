@@ -112,6 +112,9 @@ def test_the_distance_to_float32_is_measured() -> None:
     # Groups of equal rewards have no gradient: zeros would count as a cosine of 0 in means of steps.
     without = compare_with_float32(policy, _batch(), lambda output: output.logprobs.sum() * 0.0, trained)
     assert sorted(without) == ["float32_logprob_gap", "float32_logprob_gap_max"]
+    # A filter may have taken out all rows of the micro-batch.
+    nothing = _batch().replace(mask=torch.zeros_like(_batch().mask))
+    assert compare_with_float32(policy, nothing, lambda output: output.logprobs.sum() * 0.0, trained) == {}
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -311,6 +311,16 @@ def test_a_minibatch_too_far_from_the_old_policy_is_skipped_and_counted() -> Non
     assert_same(before, dict(one.policy.state_dict()))
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "rmsprop"])
+def test_a_skipped_minibatch_is_no_step_in_the_metrics(optimizer: str) -> None:
+    one = learner(stage(early_stop_imp_ratio=1.5, clip_schedule="linear", moved_by=optimizer))
+    far = batch().replace(old_logprobs=torch.full((12, 8), -9.0))
+    assert one.update(far, step=0)["clip_factor"] == 1.0
+    taken = one.update(batch(), step=1)["update_ratio"]
+    # RMSprop's last update is read off the gradient, and that of the skipped minibatch moved nothing.
+    assert one.update(far, step=2).get("update_ratio") == (taken if optimizer == "adamw" else None)
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "rmsprop", "rmsprop_tf"])
 def test_a_saved_learner_continues_bit_for_bit(tmp_path: Path, optimizer: str) -> None:
     schedules = {"schedule": "cosine", "clip_schedule": "linear", "moved_by": optimizer}

@@ -125,6 +125,10 @@ def test_the_reference_policy_is_the_one_that_the_run_began_with(earlier: Path, 
         ({"run": {"init_from": "{}@7"}}, "there are those of"),
         ({"run": {"init_from": "nowhere"}}, "nowhere is no run directory"),
         ({"learner": {"backend": "fsdp"}, "run": {"init_optimizer": True}}, "fits that backend only"),
+        (
+            {"learner": {"optimizer": {"name": "rmsprop"}}, "run": {"init_optimizer": True}},
+            "the optimiser state of adamw is none of rmsprop",
+        ),
     ],
 )
 def test_what_cannot_be_carried_over_is_refused_with_the_fix(

@@ -88,6 +88,14 @@ def test_a_score_replaces_the_reward_or_is_mixed_with_it() -> None:
     assert mixed.rewards.tolist() == pytest.approx([0.5, 1.25, 0.5, 1.25])
 
 
+def test_a_group_is_trained_on_at_once_where_it_has_more_rows_than_a_batch() -> None:
+    """Eight rows of four groups: with one row a batch there are as many batches as groups, and none is empty."""
+    reward, learner = learned(supervision="outcome", batch_rows=1, refresh_every=1)
+    reward.score(batch(8), 0)
+    reward.train(0)
+    assert [part.num_rows for part in learner.trained] == [2, 2, 2, 2]
+
+
 def test_steps_are_scored_where_they_end() -> None:
     reward, _ = learned(supervision="process", weight=0.5, output="logit")
     scored, metrics = reward.score(batch(steps=True), 0)

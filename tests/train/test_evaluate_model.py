@@ -142,6 +142,14 @@ def test_a_suite_reports_where_its_file_belongs(tmp_path: Path, monkeypatch: pyt
     assert (found.data.max_prompt_length, found.rollout.max_new_tokens) == (50, 4)
 
 
+def test_the_runs_sampling_is_kept(sums: Path, tmp_path: Path) -> None:
+    rollout = {"top_k": 7, "top_p": 0.9, "repetition_penalty": 1.2, "stop": ["\n"]}
+    before = config(tmp_path, rollout=rollout, policy={"logits_dtype": "float32"})
+    found = evaluation_config("some/model", Choice(data=str(sums)), LOCAL[:2], trained=before)
+    assert {name: getattr(found.rollout, name) for name in rollout} == rollout
+    assert found.policy.logits_dtype == "float32"
+
+
 def test_a_run_and_its_export_are_evaluated_alike_and_compared(
     trained: Path, sums: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,7 +49,7 @@ class AdvantageInputs:
     outcomes: Tensor
     """[B] the reward of each row as the estimator compares it: with KL penalty, clipping and whitening applied."""
     task_outcomes: Tensor
-    """[B] the reward that the task gave, before the token-level KL, clipping and whitening of token rewards."""
+    """[B] the reward that the task gave, clipped, before the token-level KL and the whitening of token rewards."""
     rewards: Tensor
     """The reward of every position; an outcome stands at the row's last valid position."""
     mask: Tensor
@@ -58,6 +58,8 @@ class AdvantageInputs:
     """[B] int64: rows of one prompt (or start state) have the same number."""
     lengths: Tensor
     """[B] int64: valid positions, also of rows that a filter took out of ``mask``."""
+    whitening_scale: float = 1.0
+    """The deviation that ``whiten_rewards`` divided the rewards by; 1 without it."""
     group_numbers: GroupNumbers | None = None
     """Numbers of the groups, where some of their rows are elsewhere."""
     values: Tensor | None = None
@@ -209,7 +211,7 @@ def estimate(
 
 def group_numbers(algorithm: AlgorithmConfig, x: AdvantageColumns) -> GroupNumbers:
     """Numbers of the groups of the batch ``x`` that its rows are compared by, by the configuration."""
-    outcomes = row_outcomes(x.rewards, x.before_filters)
+    outcomes = _task_outcomes(algorithm, x)
     groups, index = torch.unique(x.group_ids, return_inverse=True)
     of_rows = group_statistics(outcomes, x.group_ids)
     result, members, steps = of_rows, index, x.details.step_rewards
@@ -241,8 +243,17 @@ def position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, mask: Tens
         mask,
         kl=None if _kl_after_norm(algorithm) else _token_kl(algorithm, x),
         kl_coef=algorithm.kl_coef,
-        reward_clip=None if clips_after_norm(algorithm) else algorithm.reward_clip,
+        reward_clip=_clip_before_norm(algorithm),
     )
+
+
+def _task_outcomes(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
+    """[B] float64: see :attr:`AdvantageInputs.task_outcomes`."""
+    return row_outcomes(clip_rewards(x.rewards.double(), _clip_before_norm(algorithm)), x.before_filters)
+
+
+def _clip_before_norm(algorithm: AlgorithmConfig) -> float | None:
+    return None if clips_after_norm(algorithm) else algorithm.reward_clip
 
 
 def run_estimator(
@@ -252,16 +263,14 @@ def run_estimator(
     mask, acted, details = x.mask, x.before_filters, x.details
     # Rows that a filter took out stand in their groups as the others do: with their KL, clipped, whitened.
     earned = position_rewards(algorithm, x, acted)
+    # Rows without a token to stand at: clipped and whitened as the rewards of tokens are.
+    without = task_outcomes = _task_outcomes(algorithm, x)
     moments = None
     if algorithm.whiten_rewards:
         moments = whole.rewards or moments_of(row_moments(earned, mask))
         earned = whiten(earned, acted, moments)
-    rewards = earned if x.acted is None else torch.where(mask, earned, 0.0)
-    task_outcomes = row_outcomes(x.rewards, acted)
-    # Rows without a token to stand at: clipped and whitened as the rewards of tokens are.
-    without = clip_rewards(task_outcomes, None if clips_after_norm(algorithm) else algorithm.reward_clip)
-    if moments is not None:
         without = (without - moments.mean) / moments.scale
+    rewards = earned if x.acted is None else torch.where(mask, earned, 0.0)
     unanswered = torch.where(acted.any(dim=1), 0.0, without)
     inputs = AdvantageInputs(
         outcomes=earned.sum(dim=1) + unanswered,
@@ -270,6 +279,7 @@ def run_estimator(
         mask=mask,
         group_ids=x.group_ids,
         lengths=x.row_lengths(),
+        whitening_scale=1.0 if moments is None else moments.scale,
         group_numbers=whole.groups,
         values=_clean(x.values, mask),
         bootstrap_values=_clean(x.bootstrap_values, mask),

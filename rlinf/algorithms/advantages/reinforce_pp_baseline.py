@@ -28,6 +28,6 @@ def reinforce_pp_baseline(
     """
     mean, _ = x.compared(x.task_outcomes, x.group_ids)
     last = last_true(x.mask)
-    centred = torch.where(last, x.rewards - mean[:, None], x.rewards)
+    centred = torch.where(last, x.rewards - (mean / x.whitening_scale)[:, None], x.rewards)
     returns = x.settle_singletons(reward_to_go(x, centred, gamma), reward_to_go(x, x.rewards, gamma), singleton_group)
     return Advantages(returns, returns)

@@ -6,7 +6,7 @@ The choice is made once for an optimiser step, over its whole minibatch, from th
 step and the advantages: so micro-batches and ranks never change it. (The paper takes the current
 log-probabilities; in the first step on a batch they are the same.) The paper draws tokens at random; the draw
 here is a hash of the token's own log-probability. It needs no random stream and picks the same tokens in any
-order.
+order, except that of tokens with equal log-probabilities the first ones are taken.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ def covariance(logprobs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
 
 
 def _lowest(keys: Tensor, eligible: Tensor, share: float, mask: Tensor) -> Tensor:
-    """Select the eligible positions [B, T] with the lowest keys.
+    """Select the eligible positions [B, T] with the lowest keys; of equal keys the first ones.
 
     They are at most ``share`` of all valid positions, and at least one of them."""
-    candidates = keys[eligible]
-    requested = min(max(1, int(share * float(mask.sum().double()))), len(candidates))
-    if requested == 0 or share <= 0:
-        return torch.zeros_like(mask)
-    return eligible & (keys <= candidates.sort().values[requested - 1])
+    chosen = torch.zeros_like(mask)
+    if share > 0:
+        requested = max(1, int(share * float(mask.sum().double())))
+        # Many tokens of a sure policy have log-probability 0: without a limit each of them would be chosen.
+        order = keys[eligible].argsort(stable=True)[:requested]
+        chosen[tuple(eligible.nonzero()[order].T)] = True
+    return chosen
 
 
 def in_band(

@@ -14,7 +14,7 @@ from rlinf.config.derived import collects_episodes, compares_groups, is_off_poli
 from rlinf.config.experiment import Config
 from rlinf.config.names import facts_of, hints, nearest
 from rlinf.config.plugins import plugins
-from rlinf.schema import AlgorithmConfig
+from rlinf.schema import AlgorithmConfig, RewardNormConfig
 from rlinf.schema.derived import is_agent
 
 # Read by the loop, whatever the functions are.
@@ -38,6 +38,12 @@ _LOOP = {
     "logprob_type",
     "entropy_type",
 }
+# Pairs of bounds, what is left if they leave nothing between them, and what to write.
+_BOUNDS = (
+    ("rewards_lower_bound", "rewards_upper_bound", "no group would stay", "Exchange the two."),
+    ("difficulty_low_threshold", "difficulty_high_threshold", "no group would stay", "Take 0.1 and 0.95, for example."),
+    ("cov_lower_bound", "cov_upper_bound", "no position would be selected", "Take 1.0 and 5.0, for example."),
+)
 
 
 def check_algorithm(context: Context) -> None:
@@ -109,11 +115,32 @@ def _own_hint(key: str, message: str) -> str:
 
 
 def _check_groups(context: Context) -> None:
-    algorithm = context.config.algorithm
-    if compares_groups(context.config) and algorithm.group_size == 1 and algorithm.singleton_group == "error":
+    """Refuse groups of one where members are compared: by the estimator, the rewards' norm, or a filter."""
+    config, algorithm = context.config, context.config.algorithm
+    if algorithm.group_size > 1 or not (is_text(config) or collects_episodes(config)):
+        return
+    fix = "Set algorithm.group_size to 2 or more (8 is common)"
+    refused = algorithm.singleton_group == "error"
+    if compares_groups(config) and refused:
         message = f"adv_type: {algorithm.adv_type} compares the members of a group, and algorithm.group_size is 1."
-        fix = "Set algorithm.group_size to 2 or more (8 is common), or choose adv_type: reinforce."
-        context.error("algorithm.group_size", message, fix)
+        context.error("algorithm.group_size", message, f"{fix}, or choose adv_type: reinforce.")
+    elif refused and "group" in _norm_scopes(algorithm.reward_norm):
+        message = "algorithm.reward_norm: group compares the members of a group, and algorithm.group_size is 1."
+        context.error("algorithm.group_size", message, f"{fix}, or choose reward_norm: batch.")
+    alone = {
+        "dynamic_sampling": "discards groups whose rewards are all equal",
+        "difficulty_mask": "leaves out tasks that are always or never solved",
+    }
+    for name in (name for name in alone if getattr(algorithm, name)):
+        message = f"algorithm.{name} {alone[name]}: with algorithm.group_size 1, all of them."
+        context.error(f"algorithm.{name}", message, f"{fix}, or take it out.")
+
+
+def _norm_scopes(norm: object) -> set[object]:
+    """Collect the scopes that a reward norm names, in whichever form it is written."""
+    if isinstance(norm, RewardNormConfig):
+        return {norm.mean, norm.std}
+    return set().union(*map(_norm_scopes, norm.values())) if isinstance(norm, Mapping) else {norm}
 
 
 def _check_readers(context: Context) -> None:
@@ -231,18 +258,21 @@ def _check_needed(context: Context, name: str, needed: str, holds: bool | None) 
 def _check_filters(context: Context) -> None:
     """Bounds of groups that are kept: they exist, and leave something between them."""
     algorithm = context.config.algorithm
-    lower, upper = algorithm.rewards_lower_bound, algorithm.rewards_upper_bound
+    unbounded = algorithm.rewards_lower_bound is None and algorithm.rewards_upper_bound is None
     whole = is_text(context.config) or collects_episodes(context.config)
-    if algorithm.filter_rewards and whole and lower is None and upper is None:
+    if algorithm.filter_rewards and whole and unbounded:
         message = "algorithm.filter_rewards has no bounds: every group would stay."
         fix = "Set algorithm.rewards_lower_bound, rewards_upper_bound, or both."
         context.error("algorithm.filter_rewards", message, fix)
+    for bounds in _BOUNDS:
+        context.run(_check_bounds, *bounds)
+
+
+def _check_bounds(context: Context, low: str, high: str, left: str, fix: str) -> None:
+    lower, upper = getattr(context.config.algorithm, low), getattr(context.config.algorithm, high)
     if lower is not None and upper is not None and lower >= upper:
-        message = (
-            f"algorithm.rewards_lower_bound {lower} is not below rewards_upper_bound {upper}: no group would stay."
-        )
-        context.error("algorithm.rewards_lower_bound", message, "Exchange the two.")
-    context.run(_check_difficulty)
+        message = f"algorithm.{low} {lower} is not below {high} {upper}: {left}."
+        context.error(f"algorithm.{low}", message, fix)
 
 
 def check_environment_tokens(context: Context) -> None:
@@ -267,31 +297,27 @@ def check_environment_tokens(context: Context) -> None:
             context.error(f"rollout.{key}", message, f"Set it to {value}.")
 
 
-def _check_difficulty(context: Context) -> None:
-    algorithm = context.config.algorithm
-    low, high = algorithm.difficulty_low_threshold, algorithm.difficulty_high_threshold
-    if low >= high:
-        message = f"algorithm.difficulty_low_threshold {low} is not below difficulty_high_threshold {high}."
-        key = "algorithm.difficulty_low_threshold"
-        context.error(key, message, "No group would stay: take 0.1 and 0.95, for example.", at=(key,))
-
-
 def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
     estimator = catalog.estimator(algorithm.adv_type)
     token_kl = estimator.penalises_tokens(algorithm)
+    # The switch without a weight is reported itself.
+    weighed = (
+        (token_kl and (algorithm.kl_coef > 0 or algorithm.add_token_level_kl)),
+        ("kl_coef: 0.001" if token_kl else "add_token_level_kl: true"),
+    )
     one_word = isinstance(algorithm.reward_norm, str)
     entropy = algorithm.entropy_bonus != 0 or algorithm.calculate_entropy
     whitened = algorithm.normalize_advantages or estimator.whitens
     return {
         "kl_coef": (token_kl, "add_token_level_kl: true"),
-        "token_kl_type": (token_kl, "add_token_level_kl: true"),
-        "kl_controller": (token_kl, "add_token_level_kl: true"),
+        "token_kl_type": weighed,
+        "kl_controller": weighed,
         "ref_update_every": (token_kl or algorithm.kl_beta > 0, "kl_beta: 0.001 (no reference policy is kept)"),
         "entropy_type": (entropy, "calculate_entropy: true"),
         "reward_shift": (one_word, "reward_norm: group"),
         "reward_scale": (one_word, "reward_norm: group"),
         "clip_after_norm": (bool(algorithm.reward_clip), "reward_clip: 10"),
-        "kl_after_norm": (token_kl, "add_token_level_kl: true"),
+        "kl_after_norm": weighed,
         "keep_zero_groups": (whitened, "normalize_advantages: true"),
         "value_clip_schedule": (bool(algorithm.value_clip), "value_clip: 0.2"),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlinf.base.machine import installed_version
 from rlinf.config.context import Context
+from rlinf.config.defaults import value_of
 from rlinf.config.derived import is_text, learns_on_gpus, shares_gpus
 
 _TRANSFERRING = "0.32."
@@ -22,6 +23,7 @@ def check_cluster(context: Context) -> None:
         fix = "Start the run on a machine of the cluster with cluster.address: auto, or `ray job submit` it."
         context.error("cluster.address", message, fix)
     if cluster.backend != "local":
+        context.run(_check_whole_gpus)
         return
     if ranks > 1:
         message = f"learner.num_workers {ranks}: cluster.backend: local runs one learner."
@@ -30,6 +32,15 @@ def check_cluster(context: Context) -> None:
     for name in _OF_CLUSTERS:
         context.unread(f"cluster.{name}", why, fix)
     context.unread("rollout.weight_transport", why, fix)
+
+
+def _check_whole_gpus(context: Context) -> None:
+    """Check that no worker has a GPU and a part of another one, which a cluster cannot give."""
+    for key in ("cluster.gpus_per_learner", "cluster.gpus_per_sampler", "reward_model.gpus"):
+        gpus = value_of(context.config, key)
+        if isinstance(gpus, float) and gpus > 1 and not gpus.is_integer():
+            message = f"{key} {gpus:g}: more than one GPU must be a whole number."
+            context.error(key, message, f"Use {int(gpus)} or {int(gpus) + 1}.")
 
 
 def _check_engines(context: Context) -> None:

@@ -12,7 +12,7 @@ from rlinf.config.derived import is_text, trains_on_files_alone
 from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
 from rlinf.config.names import facts_of, leaves
 from rlinf.schema.derived import AGENT, VERIFIERS
-from rlinf.schema.key import OWN, READERS
+from rlinf.schema.key import READERS
 
 
 def check_kind(context: Context) -> None:
@@ -25,9 +25,8 @@ def check_kind(context: Context) -> None:
             fix += " Supervised training alone needs none: rlinf sft, or run.max_steps: 0."
         context.error("env.id", "env.id is missing: there is nothing to train on.", fix)
     context.run(_check_module)
-    name = OWN if ":" in context.config.policy.name else context.config.policy.name
     for readers in READERS:
-        if name in readers.policies:
+        if context.is_for(readers):
             continue
         fix = f"Take it out, or choose policy.name: {readers.policies[0]}."
         why = f"is read only {readers.words}, and this policy is {context.config.policy.name}."

@@ -24,6 +24,8 @@ def check_megatron(context: Context) -> None:
         message = "learner.backend: megatron trains language models only."
         context.error("learner.backend", message, "Set learner.backend: torch.")
         return
+    if context.config.teacher.path is None and context.config.reward_model.supervision == "none":
+        context.unread("learner.pack", "is not read by learner.backend: megatron, which always packs.", "Take it out.")
     context.run(_check_ranks, learner.megatron)
     decoder = decoder_shape(context.config.policy)
     if decoder is not None:
@@ -86,10 +88,10 @@ def _check_context_parallel(context: Context, layout: MegatronConfig, decoder: D
     """Each context-parallel rank attends with some of the heads that a tensor-parallel rank has."""
     ranks, heads = layout.context_parallel, decoder.heads // layout.tensor_parallel
     shared = decoder.kv_heads // layout.tensor_parallel
-    if heads % ranks == 0 and (shared % ranks == 0 or ranks % shared == 0):
+    fits = [n for n in range(1, heads + 1) if heads % n == 0 and (shared % n == 0 or n % shared == 0)]
+    if ranks in fits:
         return
     message = f"{_SECTION}.context_parallel {ranks} cannot share {heads} heads and {shared} key-value heads of a rank:"
-    fits = [n for n in range(1, heads + 1) if heads % n == 0 and (shared % n == 0 or n % shared == 0)]
     fix = f"use one of {', '.join(map(str, fits))}."
     context.error(f"{_SECTION}.context_parallel", message, fix)
 

@@ -20,6 +20,7 @@ def check_policy(context: Context) -> None:
     context.run(_check_attention)
     context.run(_check_fused_logprobs)
     context.run(_check_logits_dtype)
+    context.run(_check_comparison)
     backend = context.config.learner.backend
     if policy.lora.rank > 0 and (backend == "megatron" or (backend == "fsdp" and not is_text(context.config))):
         fix = "Set policy.lora.rank: 0, or learner.backend: torch (language models: or fsdp)."
@@ -73,6 +74,16 @@ def _check_logits_dtype(context: Context) -> None:
         context.error(name, message, f"Set {name}: auto, or policy.fused_logprobs: builtin.")
 
 
+def _check_comparison(context: Context) -> None:
+    """Check that there is something to compare with float32, and a learner that does so."""
+    backend, key = context.config.learner.backend, "learner.compare_float32_every"
+    if backend != "torch":
+        context.unread(key, f"is not read by learner.backend: {backend}.", "Set learner.backend: torch.")
+    elif context.config.policy.dtype == "float32":
+        why = "is not read with policy.dtype: float32: there is nothing to compare."
+        context.unread(key, why, "Set policy.dtype: bfloat16.")
+
+
 def _check_origin(context: Context) -> None:
     policy = context.config.policy
     nowhere = policy.path is None and not policy.architecture  # read first, and so cited before policy.name
@@ -88,6 +99,15 @@ def _check_origin(context: Context) -> None:
     elif policy.architecture and "model_type" not in policy.architecture:
         message = "policy.architecture does not name its model_type."
         context.error("policy.architecture", message, "Add model_type: qwen2 (or qwen3, llama).")
+    if (policy.tokenizer.path or policy.path) is not None:
+        unread_training_of_tokenizer(context)
+
+
+def unread_training_of_tokenizer(context: Context) -> None:
+    """Report the options of a tokenizer that the run would train, where it loads one."""
+    for name in ("vocab_size", "split_digits"):
+        why = "is not read: the tokenizer is loaded, not trained."
+        context.unread(f"policy.tokenizer.{name}", why, "Take it out.")
 
 
 def check_vision(context: Context) -> None:

@@ -26,6 +26,8 @@ def check_run(context: Context) -> None:
     if not context.config.logging.trace_every:
         why = "is not read without logging.trace_every: no timeline is recorded."
         context.unread("logging.otlp_endpoint", why, "Set logging.trace_every: 10.")
+    if context.config.run.init_from is None:
+        context.unread("run.init_optimizer", "is not read without run.init_from.", "Name a run, or take it out.")
     if not context.config.run.dir.strip(" /"):
         message = f"run.dir: {context.config.run.dir!r} is no folder of a run."
         context.error("run.dir", message, "For example: runs/{name}_{seed}.")
@@ -61,19 +63,7 @@ def check_evaluation(context: Context) -> None:
         fix = "Set evaluation.temperature: 0.6, for example, or evaluation.samples: 1."
         context.error("evaluation.samples", message, fix)
     if evaluation.size == 0:
-        for name in (
-            "every",
-            "background",
-            "samples",
-            "temperature",
-            "env_kwargs",
-            "video_every",
-            "video_episodes",
-            "words",
-        ):
-            key = f"evaluation.{name}"
-            if context.origin_of("evaluation.size").layer > context.origin_of(key).layer:
-                continue
+        for key in context.switched_off("evaluation", "evaluation.size"):
             off = json.dumps(default_of(context.config, key))
             fix = f"Take it out ({key}={off} on the command line), or set evaluation.size: 256."
             context.unread(key, "is not read with evaluation.size: 0.", fix)

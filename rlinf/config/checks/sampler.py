@@ -73,8 +73,7 @@ def _check_server(context: Context) -> None:
         message = "rollout.sampler: server needs the address of the server."
         fix = "Set rollout.server.base_url: http://localhost:8000/v1, for example."
         context.error("rollout.server.base_url", message, fix, at=("rollout.sampler",))
-    variable = rollout.server.api_key_env
-    context.run(_check_api_key, "rollout.server.api_key_env", variable)
+    context.run(check_api_key, "rollout.server.api_key_env", rollout.server.api_key_env)
     if rollout.num_samplers > 1:
         message = f"rollout.num_samplers {rollout.num_samplers}: a server does its own balancing, one client is enough."
         context.error("rollout.num_samplers", message, "Set it to 1.")
@@ -86,7 +85,7 @@ def _check_server(context: Context) -> None:
         context.error("cluster.gpus_per_sampler", message, "Set it to null.")
 
 
-def _check_api_key(context: Context, key: str, variable: str | None) -> None:
+def check_api_key(context: Context, key: str, variable: str | None) -> None:
     """Check that the variable of an API key is set: here, or for workers of other machines in `cluster.env`."""
     if variable is not None and not os.environ.get(variable) and variable not in context.config.cluster.env:
         message = f"{key}: the environment variable {variable} is not set."

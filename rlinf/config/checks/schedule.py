@@ -46,16 +46,20 @@ def _check_optimizer(context: Context) -> None:
 
 def _check_warm_start(context: Context) -> None:
     """How long it is, what it learns from, and keys that it does not read."""
-    sft, warm, steps = context.config.sft, has_warm_start(context.config), context.config.run.max_steps
+    sft, steps = context.config.sft, context.config.run.max_steps
+    if not has_warm_start(context.config):
+        if not steps:
+            message = "run.max_steps 0 (`rlinf sft` sets it) is for a warm start alone, and there is none."
+            context.error("run.max_steps", message, "Write 1 or more, or set sft.steps.")
+        for key in context.switched_off("sft", "sft.steps"):
+            context.unread(key, "is not read without a warm start.", "Set sft.steps: 200, for example.")
+        return
     if sft.epochs is not None and sft.steps:
         message = f"sft.epochs {sft.epochs:g} and sft.steps {sft.steps} both set the length of the warm start."
         context.error("sft.epochs", message, "Keep one of them.")
     if sft.epochs is not None and sft.data is None:
         message = "sft.epochs counts passes over sft.data, and there is none."
         context.error("sft.epochs", message, "Set sft.steps instead, or sft.data.")
-    if not warm and not steps:
-        message = "run.max_steps 0 (`rlinf sft` sets it) is for a warm start alone, and there is none."
-        context.error("run.max_steps", message, "Write 1 or more, or set sft.steps.")
     for name in ("eval_data", "eval_fraction", "max_tokens") if sft.data is None else ("max_tasks", "hinted"):
         why = "is not read without sft.data." if sft.data is None else "is not read with sft.data."
         context.unread(f"sft.{name}", why, "Take it out.")
@@ -74,10 +78,6 @@ def _check_warm_start(context: Context) -> None:
     if sft.eval_data is not None:
         why = "is not read with sft.eval_data."
         context.unread("sft.eval_fraction", why, "Keep one of them.")
-    if not warm:
-        for key in ("sft.data", "sft.cache", "sft.evaluate_every"):
-            if not (context.origin_of("sft.steps").layer > context.origin_of(key).layer):
-                context.unread(key, "is not read without a warm start.", "Set sft.steps.")
     if sft.steps and sft.warmup_steps > sft.steps and context.changed("sft.warmup_steps"):
         message = f"sft.warmup_steps {sft.warmup_steps} is more than sft.steps {sft.steps}."
         fix = f"Set it to {max(sft.steps // 10, 1)}, for example."

@@ -206,17 +206,14 @@ def _check_policy(context: Context) -> None:
 def _check_warm_start(context: Context) -> None:
     sft = context.config.sft
     if not has_warm_start(context.config):
-        for name in (*_OF_A_DEMONSTRATOR, "dataset", *_OF_A_DATASET):
-            why = "is not read while sft.steps is 0."
-            context.unread(f"sft.{name}", why, "Set sft.steps: 200, for example.")
-    elif sft.dataset is None:
+        return
+    if sft.dataset is None:
         for name in _OF_A_DATASET:
             context.unread(f"sft.{name}", "is not read without sft.dataset.", "Take it out.")
     else:
         for name in (*_OF_A_DEMONSTRATOR, "expert"):
             why = "is not read with sft.dataset, whose episodes are imitated."
             context.unread(f"sft.{name}", why, "Take it out.")
-
     if sft.dagger_rounds == 0:
         why = "is not read while sft.dagger_rounds is 0."
         for name in ("dagger_share", "gate"):
@@ -267,7 +264,7 @@ def _check_off_policy(context: Context) -> None:
         message = f"env.num_action_chunks: loss_type: {name} has a value for each action, and a chunk has too many."
         context.error("env.num_action_chunks", message, "Set it to 1.")
     unread = [key for key in _UNREAD_OFF_POLICY if not (config.policy.use_sde and key == "policy.init_log_std")]
-    for key in (*unread, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
+    for key in (*unread, f"learner.optimizer.{'critic_lr' if entry.one_network else 'grad_clip'}"):
         context.unread(key, f"is not read by loss_type: {name}.", "Take it out.")
     if entry.offline:
         context.run(_check_offline)
@@ -308,6 +305,9 @@ def _check_prior(context: Context) -> None:
     if algorithm.priority_exponent > 0:
         message = "algorithm.priority_exponent: recorded transitions have no priorities in a run's buffer."
         context.error("algorithm.priority_exponent", message, "Set it to 0, or take prior_data out.")
+    if context.config.env.normalize_rewards:
+        message = "env.normalize_rewards divides the run's rewards, and those of algorithm.prior_data stay as recorded."
+        context.error("env.normalize_rewards", message, "Take it out.")
 
 
 def _check_offline(context: Context) -> None:

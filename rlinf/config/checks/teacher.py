@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlinf.algorithms.catalog import columns_of
+from rlinf.config.checks.sampler import check_api_key
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text
 from rlinf.schema.derived import is_agent
@@ -40,6 +41,7 @@ def check_teacher(context: Context) -> None:
     if pure and algorithm.opd_coef > 0:
         message = f"algorithm.opd_coef adds the teacher to another estimator: {algorithm.adv_type} has it already."
         context.error("algorithm.opd_coef", message, "Take it out, or choose adv_type: grpo.")
+    context.run(check_api_key, "teacher.api_key_env", teacher.api_key_env)
     context.run(_check_distribution)
     context.run(_check_hint)
     if teacher.past_policy == "none":

@@ -44,15 +44,6 @@ def shared_heads(piece: Tensor, group: dist.ProcessGroup) -> Tensor:
     return everything[:, head : head + 1]
 
 
-def fits(heads: int, key_value_heads: int, ranks: int) -> bool:
-    """Whether the ``heads`` of one tensor-parallel rank can be spread over ``ranks``.
-
-    >>> fits(16, 4, 2), fits(16, 1, 4), fits(12, 3, 2)
-    (True, True, False)
-    """
-    return heads % ranks == 0 and (key_value_heads % ranks == 0 or ranks % key_value_heads == 0)
-
-
 class _Sum(torch.autograd.Function):
     """The sum over ranks that each go on to compute the same loss: the gradient is that of one of them."""
 

@@ -212,7 +212,7 @@ class MegatronLearner(Offloadable):
         """
         metrics = train_on(share_of_update(batch, self, step=step), self.stage, optimise=self._optimise)
         lr = float(self.optimizer.param_groups[0]["lr"]) if self.optimizer.param_groups else 0.0
-        return {**metrics, "lr": lr}
+        return {**metrics, **self.stage.clip_metrics(self.optimizer_steps), "lr": lr}
 
     def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""

@@ -35,11 +35,12 @@ from rlinf.models.off_policy.recurrent_soft import RecurrentSoftActorCritic
 from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 
-# Random shifts of images (Yarats et al., DrQ arXiv:2004.13649 and DrQ-v2 arXiv:2107.09645).
-# Each image is moved by up to ``pixels`` in both directions, what is missing at the edges repeats the edge.
-# Observations now and after the step are moved separately; the frames of a stack move together.
 class RandomShift:
-    """Augments sampled transitions."""
+    """Moves images of sampled transitions (Yarats et al., DrQ arXiv:2004.13649 and DrQ-v2 arXiv:2107.09645).
+
+    Each image is moved by up to ``pixels`` in both directions, what is missing at the edges repeats the edge.
+    Observations now and after the step are moved separately; the frames of a stack move together.
+    """
 
     def __init__(self, axes: Mapping[str, tuple[int, int]], pixels: int) -> None:
         """``axes``: of height and width, counted from the end, of each image leaf. Raises SpaceError without any."""

@@ -224,9 +224,8 @@ class RunningNormalizer(nn.Module):
     variance: Tensor
     count: Tensor
 
-    def __init__(self, shape: tuple[int, ...], clip: float = 10.0) -> None:
+    def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.clip = clip
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
@@ -251,7 +250,7 @@ class RunningNormalizer(nn.Module):
             # Entries near 0 keep the bits that runs have had: both differences agree there within float32.
             far = self.mean.square() > _FAR * (self.variance + _LEAST_VARIANCE)
             centred = torch.where(far, (values.to(torch.float64) - self.mean).to(torch.float32), centred)
-        return (centred * scale).clamp(-self.clip, self.clip)
+        return (centred * scale).clamp(-10.0, 10.0)
 
     @torch.no_grad()
     def observe(self, values: Tensor) -> None:

@@ -42,7 +42,8 @@ def load_policy(folder: str) -> tuple[spaces.Space, spaces.Space, ActorCriticOpt
     source = Path(folder)
     written = json.loads((source / "policy.json").read_text())
     written["hidden_sizes"] = tuple(written["hidden_sizes"])
-    written.pop(_LOSS, None)
+    for name in (_LOSS, "text_vocabulary"):  # the second one is of exports before 1.0
+        written.pop(name, None)
     return *load_spaces(source), ActorCriticOptions(**written), load_file(source / "model.safetensors")
 
 

@@ -58,5 +58,3 @@ class ActorCriticOptions:
     logprob_type: Level = "chunk_level"
     """What one log-probability is of."""
     entropy_type: Level = "chunk_level"
-    text_vocabulary: int = field(default=1024)
-    """Token ids of text leaves lie below this."""

@@ -54,7 +54,8 @@ class TokenDraws(nn.Module):
     def entropy(self, logits: Tensor) -> Tensor:
         """Entropy of each token's distribution [N, Q]."""
         logs = logits.log_softmax(-1)
-        return -torch.where(self.forbidden, 0.0, logs.exp() * logs).sum(-1)
+        # Filled before the product, whose gradient at minus infinity would be no number.
+        return -(logs.exp() * logs.masked_fill(self.forbidden, 0.0)).sum(-1)
 
     def to_env(self, tokens: np.ndarray) -> np.ndarray:
         """Tokens [N, Q] as actions [N, *shape], with chunks [N, K, *shape]."""

@@ -39,16 +39,12 @@ class ResolvedRun:
         config, devices = self.config, self.devices
         own = Resources(cpus=devices.cpus)
         groups = {"env": GroupSize(config.env.num_workers, replace(own, spread=True))}
-        if config.facts.run_kind == "simulator":
-            if config.facts.acts_in == "sampler":
-                groups["sampler"] = GroupSize(config.rollout.num_samplers, replace(own, gpus=devices.sampler))
-            groups["learner"] = GroupSize(config.learner.num_workers, replace(own, gpus=devices.learner))
-            return groups
         # The bundle that colocated groups share is as wide as the widest rank of them.
         widest = max(1, math.ceil(devices.learner), math.ceil(devices.sampler))
         own_or_shared = replace(own, bundle="policy" if devices.shared else None, bundle_gpus=widest)
         groups["learner"] = GroupSize(config.learner.num_workers, replace(own_or_shared, gpus=devices.learner))
-        groups["sampler"] = GroupSize(config.rollout.num_samplers, replace(own_or_shared, gpus=devices.sampler))
+        if _has_samplers(config):
+            groups["sampler"] = GroupSize(config.rollout.num_samplers, replace(own_or_shared, gpus=devices.sampler))
         if config.reward_model.supervision != "none":
             groups["reward_model"] = GroupSize(1, replace(own, gpus=config.reward_model.gpus))
         return groups
@@ -61,6 +57,12 @@ class ResolvedRun:
             return cluster
         needed = environment(self.config.rollout.sampler, device=self.devices.sampler_device)
         return replace(cluster, env={**needed, **cluster.env})
+
+
+def _has_samplers(config: Config) -> bool:
+    """Whether the policy acts in processes of its own, and not in those of the environments."""
+    kind, acts_in = config.facts.run_kind, config.facts.acts_in
+    return kind == "text" or (kind == "simulator" and acts_in == "sampler")
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,12 @@ class Devices:
         """
         import torch
 
-        available, shared = torch.cuda.is_available() if gpus is None else gpus, config.facts.shares_gpus
+        available = torch.cuda.is_available() if gpus is None else gpus
         learner = gpus_per_learner(config.cluster, on_gpus=available)
         sampler = config.cluster.gpus_per_sampler
-        if config.rollout.sampler == "server":
+        # Samplers that are alone on GPUs have those of no learner.
+        shared = config.facts.shares_gpus and _has_samplers(config) and bool(learner or not sampler)
+        if not _has_samplers(config) or config.rollout.sampler == "server":
             sampler = 0.0
         elif sampler is None:
             from rlinf.samplers.build import resolve_name

@@ -63,6 +63,7 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
     pictures = envs.require_filming() if config.evaluation.video_every else ""
     if facts.vla and config.policy.path is None:
         _keep_tokenizer(config, envs, folder)
+    learners = _spawn_learners(setup, cluster, envs.spaces(), folder)
     if facts.acts_in == "sampler":
         envs = _with_samplers(setup, envs, cluster, folder)
     rollout = VectorRollout(envs, config.collection)
@@ -74,7 +75,6 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
         send_weights=envs.acting.send_weights,
         indicator_dropout=config.policy.flow.advantage_dropout,
     )
-    learners = _spawn_learners(setup, cluster, envs.spaces(), folder)
     on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
     envs.acting.connect(
         choose(facts.weight_transport, learners, envs.acting.group, cuda=on_gpus, keep=facts.overlaps),

@@ -49,9 +49,8 @@ from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.text_env_pool import TextEnvPool
 
 
-# The process of a learned reward.
 def _learned_reward(setup: ResolvedRun, cluster: Cluster, policy_model: Callable[[], Any]) -> Sequence[LearnedReward]:
-    """Return the learned reward; empty if the environment's reward is used.
+    """Start the process of the learned reward; empty if the environment's reward is used.
 
     ``policy_model`` makes the language model of the policy."""
     config, size = setup.config, setup.groups.get("reward_model")

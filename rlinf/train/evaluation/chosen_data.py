@@ -164,11 +164,12 @@ def evaluation_config(
     }
     if trained is not None:
         sections["run"]["seed"] = trained.run.seed
-        sections["policy"] |= {name: known["policy"][name] for name in ("dtype", "attention")}
+        sections["policy"] |= {name: known["policy"][name] for name in ("dtype", "attention", "logits_dtype")}
         sections["data"] = {**known["data"], "max_prompt_length": max(trained.data.max_prompt_length, _PROMPT_TOKENS)}
         limit = max(trained.rollout.max_new_tokens, suite.max_new_tokens) if suite else trained.rollout.max_new_tokens
-        same = ("sampler", "num_samplers", "generation_batch_size", "vllm", "server", "top_k", "top_p", "stop")
-        sections["rollout"] = {**{name: known["rollout"][name] for name in same}, "max_new_tokens": limit}
+        same = ("sampler", "sampler_options", "num_samplers", "generation_batch_size", "vllm", "server")
+        drawn = ("top_k", "top_p", "repetition_penalty", "stop")
+        sections["rollout"] = {**{name: known["rollout"][name] for name in (*same, *drawn)}, "max_new_tokens": limit}
     if room is not None:
         # Prompts and responses that the model has positions for: at most half of them for the prompt.
         prompt = min(sections["data"]["max_prompt_length"], room // 2)

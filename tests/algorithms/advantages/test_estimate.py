@@ -140,6 +140,19 @@ def test_reinforce_pp_baseline_is_the_mean_of_the_task_reward_not_of_the_kl():
     expect(found.returns, [[0.3], [-0.5]])
 
 
+@pytest.mark.parametrize("options", [{"whiten_rewards": True}, {"reward_clip": 20.0}])
+def test_reinforce_pp_baseline_subtracts_the_mean_on_the_scale_of_the_rewards(options):
+    """Ten times the rewards are the same task; rewards that are clipped to one value have the mean of that value."""
+    rewards, groups, mask = torch.tensor([3.0, 1.0, 5.0, 5.0]), [0, 0, 1, 1], [[1, 1, 1]] * 4
+    small = estimate("reinforce_pp_baseline", rewards.tolist(), groups, mask=mask, **options).advantages
+    large = estimate("reinforce_pp_baseline", (10 * rewards).tolist(), groups, mask=mask, **options).advantages
+    if "reward_clip" in options:
+        assert large[2:].eq(0).all()
+        assert large[0].eq(-large[1]).all()
+    else:
+        close(large, small, rtol=1e-4, atol=1e-5)
+
+
 def test_maxrl_divides_by_the_mean_and_gives_nothing_to_groups_without_success():
     rewards, groups = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, -1.0, 0.0], [0, 0, 0, 0, 1, 1, 2, 2, 3, 3]
     expect(per_row("maxrl", rewards, groups), [3.0, -1.0, -1.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])

@@ -20,6 +20,7 @@ from rlinf.data.spaces import empty_leaves, write_observation
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions, VlaPolicy
+from rlinf.models.vla.action_tokens import ActionTokens
 from rlinf.models.vla.backbones import ConvolutionalStem, language_config, pixel_statistics, random_tower
 from rlinf.models.vla.build import build_vla
 from rlinf.models.vocabulary import VocabularyError
@@ -208,6 +209,15 @@ def test_discrete_actions_of_different_sizes_draw_only_what_exists(tokenizer: An
     assert output.entropy is not None
     assert bool(torch.isfinite(output.entropy).all())
     assert np.array_equal(policy.own_actions(policy.env_actions(tokens.numpy())), tokens.numpy())
+
+
+def test_the_entropy_of_discrete_actions_of_different_sizes_has_a_gradient() -> None:
+    """The tokens that the smaller one does not have are minus infinity, whose product with 0 is no number."""
+    head = ActionTokens(4, spaces.MultiDiscrete([2, 3]), bins=8, chunk=1, temperature=1.0)
+    entropy = head.entropy(head(torch.randn(5, 2, 4, generator=torch.Generator().manual_seed(0))))
+    assert entropy[:, 0].max() <= np.log(2) + 1e-6
+    entropy.sum().backward()
+    assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in head.parameters())
 
 
 def test_without_text_the_configured_task_is_the_instruction(tokenizer: Any) -> None:
