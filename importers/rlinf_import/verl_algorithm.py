@@ -31,7 +31,7 @@ _LOSSES = {
 }
 _NEAREST = {
     "gpg": "adv_type: grpo with normalize_by_std: false and loss_type: reinforce",
-    "gdpo": "adv_type: gdpo, with an entry of env.kwargs.reward for each of algorithm.gdpo_reward_keys",
+    "gdpo": "adv_type: gdpo, with an entry of env.kwargs.reward for each reward",
     "optimal_token_baseline": "adv_type: opo",
     "tir_optimal_token_baseline": "adv_type: opo",
 }

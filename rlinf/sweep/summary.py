@@ -64,18 +64,17 @@ def importances(
 
 def _groups(values: Sequence[Any]) -> NDArray[np.int64]:
     """Return a group number for each value."""
-    distinct = sorted({repr(value) for value in values})
+    marks = [repr(value) for value in values]
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    if numeric and len(distinct) > _BINS:
+    if numeric and len(set(marks)) > _BINS:
         column = np.asarray(values, dtype=np.float64)
         edges = np.quantile(column, np.linspace(0, 1, _BINS + 1)[1:-1])
         return np.searchsorted(edges, column, side="right")
-    numbers = {mark: index for index, mark in enumerate(distinct)}
-    return np.asarray([numbers[repr(value)] for value in values], dtype=np.int64)
+    return _numbers(marks)
 
 
 def _numbers(marks: Sequence[str]) -> NDArray[np.int64]:
-    """Number equal marks alike, from 0 on."""
+    """Return a number from 0 on for each mark, the same for equal ones."""
     return np.unique(marks, return_inverse=True)[1]
 
 
