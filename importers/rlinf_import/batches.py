@@ -59,11 +59,6 @@ def warmup(sheet: Sheet, steps: float, unit: Unit, *keys: str) -> None:
         sheet.differ(keys[0], f"it counts training iterations there, and here optimiser steps, {updates} in each")
 
 
-def token_kl(sheet: Sheet, kind: str, *keys: str) -> None:
-    """Set the estimate of the KL in rewards, which has a key of its own."""
-    sheet.put("algorithm.token_kl_type", kind, *keys)
-
-
 def updates_of(sheet: Sheet) -> int:
     """Optimiser steps of one training iteration, as far as they were set."""
     counts = [sheet.value(f"algorithm.{name}") for name in ("update_epochs", "num_minibatches")]

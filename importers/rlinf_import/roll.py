@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from rlinf.config.tree import get
 from rlinf_import import roll_sft
-from rlinf_import.batches import MEASURED_KL, token_kl
+from rlinf_import.batches import MEASURED_KL
 from rlinf_import.corrections import of_roll
 from rlinf_import.fitting import MODEL
 from rlinf_import.names.meaning import Meaning, each, means, nothing
@@ -348,18 +348,14 @@ def _domains(sheet: Sheet) -> None:
 
 
 def _kl(sheet: Sheet) -> None:
-    """Merge ROLL's two estimates of the KL, one in the reward and one in the loss: here one key serves both."""
+    """Set the estimate of the KL in rewards; that of ROLL's loss is low_var_kl, as here."""
     if sheet.value("algorithm.add_token_level_kl") is True:
         if "algorithm.kl_coef" not in sheet.settings:
             sheet.put("algorithm.kl_coef", DEFAULTS["init_kl_coef"], "init_kl_coef")
         kind = sheet.text("kl_penalty")
         if kind == "full":
             sheet.refuse("the KL over the whole vocabulary", "kl_penalty_type: kl, of the sampled tokens", "kl_penalty")
-        if sheet.value("algorithm.kl_beta"):
-            sheet.differ("kl_penalty", "one estimate serves reward and loss: that of the loss, low_var_kl, is kept")
-            sheet.put("algorithm.kl_penalty_type", "low_var_kl", "kl_penalty")
-        else:
-            token_kl(sheet, kind, "kl_penalty")
+        sheet.put("algorithm.token_kl_type", kind, "kl_penalty")
     else:
         sheet.ignore("kl_penalty", "without add_token_level_kl nothing reads it")
     if sheet.number("target_kl") is not None:

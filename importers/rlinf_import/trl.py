@@ -35,6 +35,7 @@ DEFAULTS: Mapping[str, object] = {
     "epsilon": 0.2,
     "scale_rewards": "group",
     "beta": 0.0,
+    "use_bias_correction_kl": True,
     "logging_steps": 500,
     "save_steps": 500,
     "bf16": True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlinf_import.batches import token_kl
 from rlinf_import.sheet import Sheet
 
 _AGGREGATIONS = {
@@ -40,7 +39,16 @@ def loss(sheet: Sheet) -> None:
     beta = sheet.number("beta")
     if beta:
         sheet.put("algorithm.kl_beta", beta, "beta")
-        sheet.put("algorithm.kl_penalty_type", "low_var_kl", "beta")
+        weighted = sheet.take("use_bias_correction_kl") is True
+        estimate = "mse" if weighted and not sequence else "low_var_kl"
+        sheet.put("algorithm.kl_penalty_type", estimate, "use_bias_correction_kl", "beta")
+        if weighted and sequence:
+            sheet.differ("use_bias_correction_kl", "the KL is not weighted by the ratio of the response here")
+        elif weighted:
+            # The gradient of ratio * k3 at ratio 1 is d times that of logp, with d = logp - ref: that of k2.
+            sheet.differ("use_bias_correction_kl", "k3 times the ratio has the gradient of k2 while the ratio is 1")
+    else:
+        sheet.ignore("use_bias_correction_kl", "without beta nothing reads it")
     if sheet.take("mask_truncated_completions") is True:
         sheet.put("algorithm.max_len_mask", True, "mask_truncated_completions")
     sheet.copy("entropy_coef", "num_iterations")
@@ -52,9 +60,6 @@ def loss(sheet: Sheet) -> None:
         sheet.refuse("masking of sequences by divergence", nearest, "off_policy_mask_threshold")
     if (sheet.number("top_entropy_quantile") or 1.0) < 1.0:
         sheet.refuse("a loss on the tokens of highest entropy", "loss_type: clip_cov or kl_cov", "top_entropy_quantile")
-    if sheet.take("multi_objective_aggregation") == "normalize_then_sum":
-        nearest = "rewards that are added before they are normalised (sum_then_normalize)"
-        sheet.refuse("rewards that are normalised one by one", nearest, "multi_objective_aggregation")
 
 
 def _clip(sheet: Sheet, loss: str) -> None:
@@ -81,6 +86,11 @@ def _clip(sheet: Sheet, loss: str) -> None:
 
 
 def _scale(sheet: Sheet) -> None:
+    if sheet.take("multi_objective_aggregation") == "normalize_then_sum":
+        sheet.put("algorithm.adv_type", "gdpo", "multi_objective_aggregation")
+        sheet.differ("multi_objective_aggregation", "1e-6 is added to the deviations here, 1e-4 in TRL")
+        sheet.ignore("scale_rewards", "rewards are normalised one by one")
+        return
     scale = sheet.take("scale_rewards")
     if scale in ("none", False):
         sheet.put("algorithm.normalize_by_std", False, "scale_rewards")
@@ -115,7 +125,7 @@ def rloo(sheet: Sheet) -> None:
     if beta:
         sheet.put("algorithm.add_token_level_kl", True, "beta")
         sheet.put("algorithm.kl_coef", beta, "beta")
-        token_kl(sheet, "kl", "beta")
+        sheet.put("algorithm.token_kl_type", "kl", "beta")
     if sheet.take("normalize_advantages") is True:
         sheet.put("algorithm.normalize_advantages", True, "normalize_advantages")
     bounds = sheet.take("reward_clip_range")

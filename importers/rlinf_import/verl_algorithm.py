@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf_import.batches import MEASURED_KL, minibatches, token_kl
+from rlinf_import.batches import MEASURED_KL, minibatches
 from rlinf_import.corrections import of_verl
 from rlinf_import.sheet import Sheet
 
@@ -31,7 +31,7 @@ _LOSSES = {
 }
 _NEAREST = {
     "gpg": "adv_type: grpo with normalize_by_std: false and loss_type: reinforce",
-    "gdpo": "adv_type: grpo with a reward_norm for each domain",
+    "gdpo": "adv_type: gdpo, with an entry of env.kwargs.reward for each reward",
     "optimal_token_baseline": "adv_type: opo",
     "tir_optimal_token_baseline": "adv_type: opo",
 }
@@ -178,10 +178,7 @@ def _kl(sheet: Sheet) -> None:
         if sheet.take("algorithm.kl_ctrl.type") == "adaptive":
             sheet.copy("algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl")
             sheet.differ("algorithm.kl_ctrl.type", MEASURED_KL)
-        if sheet.value("algorithm.kl_beta") is None:
-            token_kl(sheet, sheet.text("algorithm.kl_penalty"), "algorithm.kl_penalty")
-        else:
-            sheet.ignore("algorithm.kl_penalty", "one estimate serves reward and loss: that of the loss is kept")
+        sheet.copy_as("algorithm.kl_penalty", "algorithm.token_kl_type")
     for key in ("kl_ctrl.kl_coef", "kl_ctrl.type", "kl_ctrl.horizon", "kl_ctrl.target_kl", "kl_penalty"):
         sheet.ignore(
             f"algorithm.{key}", "without use_kl_in_reward (adaptive for horizon and target_kl) nothing reads it"

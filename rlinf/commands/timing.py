@@ -132,11 +132,11 @@ def _episode_limit(config: Config) -> int | None:
 
 
 def _evaluations(config: Config) -> int:
-    """How often all tasks are evaluated: before training, every `evaluation.every` steps, and at the end."""
+    """How often all tasks are evaluated: before training (`at_start`), every `evaluation.every` steps, at the end."""
     if not config.evaluation.size:
         return 0
     every, steps = config.evaluation.every, config.run.max_steps
-    return 1 + (math.ceil(steps / every) if every else 1)
+    return config.evaluation.at_start + (math.ceil(steps / every) if every else 1)
 
 
 def _steps(config: Config) -> int:

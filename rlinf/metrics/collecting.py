@@ -428,9 +428,13 @@ MACHINE: Mapping[str, Metric] = {
         "generating responses", "wall time", SECONDS, remedy="rollout.sampler: vllm, more samplers"
     ),
     "time/verification_s": Metric(
-        "judging responses", "wall time", SECONDS, "small against generation", "env.num_workers"
+        "waiting for responses to be judged while none is generated",
+        "wall time",
+        SECONDS,
+        "small against generation",
+        "env.num_workers",
     ),
-    "time/verification_hidden_s": Metric("the part of it that ran during generation", "wall time", SECONDS),
+    "time/verification_hidden_s": Metric("judging responses while others are generated", "wall time", SECONDS),
     "time/prepare_s": Metric(
         "rewards, advantages and old log-probabilities",
         "wall time",
@@ -469,7 +473,7 @@ MACHINE: Mapping[str, Metric] = {
     "time/env_busy_s": Metric("environments stepping", "sum over workers", SECONDS, remedy=_BOUND),
     "time/env_waits_s": Metric("environments waiting for the policy", "sum over workers", SECONDS, remedy=_BOUND),
     "time/env_reset_s": Metric(
-        "environments being reset", "sum over workers", SECONDS, "small against env_busy", "a cheaper reset"
+        "new tasks from the environments", "wall time", SECONDS, "small against generation", "a cheaper reset"
     ),
     "time/policy_busy_s": Metric("the policy deciding", "sum over workers", SECONDS, remedy=_BOUND),
     "time/policy_waits_s": Metric(

@@ -16,6 +16,7 @@ from rlinf.report.hacking import movements
 from rlinf.report.large_updates import TITLE, destroyed
 from rlinf.report.runs import RunRecord
 from rlinf.report.trends import early, late, lost, peak
+from rlinf.train.evaluation.intervals import beyond_noise
 
 _CEILING = 0.95
 """A rate from which on training can hardly show a gain."""
@@ -82,14 +83,15 @@ def _progress(run: RunRecord) -> Finding | None:
         lows, highs = run.values(f"{name}/ci_low"), run.values(f"{name}/ci_high")
         if len(values) < 2 or not lows:
             continue
-        text = f"{name} went from {values[0]:.3g} to {values[-1]:.3g} (95% interval {lows[-1]:.3g} to {highs[-1]:.3g})."
-        if lows[-1] > highs[0]:
-            return Finding("ok", "Progress", f"{text} The intervals before and after do not touch.")
-        if highs[-1] < lows[0]:
-            return Finding(
-                "bad", "Progress", f"{text} The policy is worse than before training. {causes.of_decline(run)}"
-            )
-        if name != "eval/return" and values[0] >= _CEILING:
+        first, last = (values[0], lows[0], highs[0]), (values[-1], lows[-1], highs[-1])
+        text = f"{name} went from {first[0]:.3g} to {last[0]:.3g} (95% interval {last[1]:.3g} to {last[2]:.3g})."
+        direction = beyond_noise(first, last)
+        if direction > 0:
+            return Finding("ok", "Progress", f"{text} The difference is larger than the noise of both evaluations.")
+        if direction < 0:
+            words = f"{text} The policy is worse than at the first evaluation. {causes.of_decline(run)}"
+            return Finding("bad", "Progress", words)
+        if name != "eval/return" and first[0] >= _CEILING:
             fix = "There was next to nothing to learn: take harder tasks, or a shorter warm start (sft.steps)."
             return Finding("watch", "At the ceiling from the start", f"{text} {fix}")
         return Finding("watch", "Progress", f"{text} That is within the noise of the evaluation.")
@@ -165,7 +167,9 @@ def _constant_groups(run: RunRecord) -> Finding | None:
         return None
     share = late(values)
     accuracy = run.values("rollout/accuracy")
-    fix = unpaid_answers(late(accuracy), run.config) if accuracy and _same_rewards(run) else ""
+    spreads = run.values("algorithm/reward_std")
+    all_alike = not spreads or late(spreads) == 0  # of the late steps, in whatever group
+    fix = unpaid_answers(late(accuracy), run.config) if accuracy and all_alike else ""
     if causes.worsened(run):
         fix = f"The policy has lost what it could do, not the tasks their difficulty. {causes.of_decline(run)}"
     fix = fix or (
@@ -178,12 +182,6 @@ def _constant_groups(run: RunRecord) -> Finding | None:
         bad=_Limit(0.95, "All groups constant", fix),
         watch=_Limit(0.7, "Constant groups", thin),
     )
-
-
-def _same_rewards(run: RunRecord) -> bool:
-    """Whether all responses of the late steps earned the same, in whatever group."""
-    spreads = run.values("algorithm/reward_std")
-    return not spreads or late(spreads) == 0
 
 
 def _mismatch(run: RunRecord) -> Finding | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlinf.report.runs import RunRecord
-from rlinf.train.evaluation.intervals import wilson
+from rlinf.train.evaluation.intervals import Measured, beyond_noise, wilson
 
 # Metric of a changed evaluation -> what was changed, and the key that measures it.
 _OF_TEXT = {
@@ -29,7 +29,7 @@ _PICTURES = ("eval/blank_pictures", "eval/swapped_pictures")
 
 
 def listening(run: RunRecord) -> list[dict[str, Any]]:
-    """One row for each change: ``changed``, ``usual`` and ``value`` with 95% Wilson intervals, and a ``verdict``.
+    """One row for each change: ``changed``, ``usual``, ``value`` with its 95% Wilson interval, and a ``verdict``.
 
     What the run did not measure has the key that measures it, if the run's kind has such input. The last row is about
     the reward: how much of it was exchanged between responses, and what the policy gained all the same.
@@ -38,15 +38,14 @@ def listening(run: RunRecord) -> list[dict[str, Any]]:
     values, counts = run.values(usual), run.values(f"{usual}/n")
     if not values or not counts:
         return []
-    count = counts[-1]
-    base = wilson(values[-1] * count, count)
-    rows = []
+    count, rows = counts[-1], []
+    base = _measured(values[-1], count)
     for name, (changed, key) in (_OF_TEXT if usual == "eval/accuracy" else _OF_SIMULATORS).items():
         result = run.values(name)
         row: dict[str, Any] = {"changed": changed, "usual": values[-1], "value": None, "low": None, "high": None}
         if result:
-            row["value"], (row["low"], row["high"]) = result[-1], wilson(result[-1] * count, count)
-            row["verdict"] = _verdict(row["high"], base[0], follows=name in _NEW_GOAL)
+            row["value"], row["low"], row["high"] = measured = _measured(result[-1], count)
+            row["verdict"] = _verdict(measured, base, follows=name in _NEW_GOAL)
         elif _has_input(run, name):
             row["verdict"] = f"not measured ({key})"
         else:
@@ -57,12 +56,17 @@ def listening(run: RunRecord) -> list[dict[str, Any]]:
     return rows
 
 
-def _verdict(high: float, usual_low: float, *, follows: bool) -> str:
-    if usual_low < _FEW:
+def _measured(share: float, count: float) -> Measured:
+    return (share, *wilson(share * count, count))
+
+
+def _verdict(measured: Measured, usual: Measured, *, follows: bool) -> str:
+    if usual[1] < _FEW:
         return "too few are right to tell"
+    falls = beyond_noise(usual, measured) < 0
     if follows:
-        return "it does not follow them" if high < usual_low else "it follows them"
-    return "it decides" if high < usual_low else "it hardly matters"
+        return "it does not follow them" if falls else "it follows them"
+    return "it decides" if falls else "it hardly matters"
 
 
 def _has_input(run: RunRecord, name: str) -> bool:
@@ -76,11 +80,13 @@ def _has_input(run: RunRecord, name: str) -> bool:
 
 def _of_reward(run: RunRecord, values: list[float], count: float) -> dict[str, Any]:
     """Compare the accuracy before with that after training, under the share of rewards that was exchanged."""
-    noise = run.setting("algorithm.reward_noise") or 0.0
-    row: dict[str, Any] = {"changed": f"rewards of {noise:.0%} of the responses exchanged", "usual": values[0]}
-    low, high = wilson(values[-1] * count, count)
-    before = wilson(values[0] * count, count)
-    gained = "gained" if low > before[1] else "lost" if high < before[0] else "gained nothing that is beyond noise"
-    control = "" if noise == 1 else "; the control run is algorithm.reward_noise: 1"
-    verdict = f"from before to after training it {gained}{control}"
-    return {**row, "value": values[-1], "low": low, "high": high, "verdict": verdict}
+    noise = run.setting("algorithm.reward_noise")
+    row: dict[str, Any] = {"usual": None, "value": None, "low": None, "high": None}
+    if not noise:
+        verdict = "not measured (a run with algorithm.reward_noise: 1)"
+        return {**row, "changed": "rewards exchanged between responses", "usual": values[-1], "verdict": verdict}
+    row["value"], row["low"], row["high"] = measured = _measured(values[-1], count)
+    direction = beyond_noise(_measured(values[0], count), measured)
+    gained = ("gained nothing that is beyond noise", "gained", "lost")[direction]
+    verdict = f"from {values[0]:.3g} before training it {gained}"
+    return {**row, "changed": f"rewards of {noise:.0%} of the responses exchanged", "verdict": verdict}

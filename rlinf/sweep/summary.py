@@ -21,8 +21,8 @@ from rlinf.sweep.statistics import Estimate, ImprovementChance, estimate, holm, 
 # Which parameters matter: the share of the result's variance that a parameter explains alone.
 # The share is the correlation ratio: the variance of the means of the parameter's values (or of eight ranges of equal
 # count, where it is a number with many values) over the whole variance. Any grouping explains something by chance, so
-# the result is permuted against the parameter 200 times; the mean of that is taken off, and its 95th percentile is the
-# noise.
+# the parameter is permuted 200 times; the mean of that is taken off, and its 95th percentile is the noise. Seeds of one
+# setting stay together: they are no independent draws of its parameters.
 _BINS, _PERMUTATIONS = 8, 200
 
 
@@ -48,14 +48,14 @@ def importances(
     values = np.asarray(results, dtype=np.float64)
     if len(values) < 4 or values.var() == 0:
         return computed
-    generator = np.random.default_rng(0)
-    shuffled = np.stack([generator.permutation(values) for _ in range(_PERMUTATIONS)])
+    whole = _numbers([repr(sorted(setting.items())) for setting in settings])
     for key in keys:
         groups = _groups([setting.get(key) for setting in settings])
         if groups.max(initial=0) == 0:
             continue
-        raw = float(_explained(groups, values[None])[0])
-        chance = _explained(groups, shuffled)
+        others = _numbers([repr(sorted({**setting, key: None}.items())) for setting in settings])
+        raw = float(_explained(groups[None], values)[0])
+        chance = _explained(_permuted(groups, whole, others), values)
         mean = float(chance.mean())
         share = max(0.0, (raw - mean) / (1 - mean)) if mean < 1 else 0.0
         computed.append(Importance(key, share, raw, float(np.percentile(chance, 95))))
@@ -64,25 +64,44 @@ def importances(
 
 def _groups(values: Sequence[Any]) -> NDArray[np.int64]:
     """Return a group number for each value."""
-    distinct = sorted({repr(value) for value in values})
+    marks = [repr(value) for value in values]
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    if numeric and len(distinct) > _BINS:
+    if numeric and len(set(marks)) > _BINS:
         column = np.asarray(values, dtype=np.float64)
         edges = np.quantile(column, np.linspace(0, 1, _BINS + 1)[1:-1])
         return np.searchsorted(edges, column, side="right")
-    numbers = {mark: index for index, mark in enumerate(distinct)}
-    return np.asarray([numbers[repr(value)] for value in values], dtype=np.int64)
+    return _numbers(marks)
+
+
+def _numbers(marks: Sequence[str]) -> NDArray[np.int64]:
+    """Return a number from 0 on for each mark, the same for equal ones."""
+    return np.unique(marks, return_inverse=True)[1]
+
+
+def _permuted(groups: NDArray[np.int64], whole: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Permute the groups [N] of a parameter that does nothing, [R, N].
+
+    Trials that agree in all ``others`` are then draws of one distribution, whatever their group. If no two settings
+    agree so (random search), the groups of ``whole`` settings are permuted, each with all its trials.
+    """
+    generator = np.random.default_rng(0)
+    if others.max() == whole.max():
+        of_setting = groups[np.unique(whole, return_index=True)[1]]
+        return np.stack([generator.permutation(of_setting)[whole] for _ in range(_PERMUTATIONS)])
+    in_order = np.argsort(others, kind="stable")
+    permuted = np.empty((_PERMUTATIONS, len(groups)), dtype=np.int64)
+    for row in permuted:
+        row[in_order] = groups[np.lexsort((generator.random(len(groups)), others))]
+    return permuted
 
 
 def _explained(groups: NDArray[np.int64], results: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute the correlation ratio of each row of results [R, N]."""
+    """Compute the correlation ratio of results [N] for each row of groups [R, N]."""
     member = np.eye(int(groups.max()) + 1)[groups]
-    counts = member.sum(axis=0)
-    used = counts > 0
-    means = (results @ member)[:, used] / counts[used]
-    centre = results.mean(axis=1, keepdims=True)
-    between = ((means - centre) ** 2 * counts[used]).sum(axis=1)
-    ratio: NDArray[np.float64] = between / ((results - centre) ** 2).sum(axis=1)
+    counts = member.sum(axis=1)
+    centred = results - results.mean()
+    means = np.einsum("n,rng->rg", centred, member) / np.maximum(counts, 1)
+    ratio: NDArray[np.float64] = (means**2 * counts).sum(axis=1) / (centred**2).sum()
     return ratio
 
 

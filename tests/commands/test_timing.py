@@ -68,6 +68,8 @@ def test_how_often_a_run_evaluates(tmp_path: Path, every: int, size: int, steps:
     made = config(tmp_path, run={"max_steps": steps})
     changed = replace(made, evaluation=replace(made.evaluation, every=every, size=size))
     assert timing._evaluations(changed) == count
+    spared = replace(changed, evaluation=replace(changed.evaluation, at_start=False))
+    assert timing._evaluations(spared) == max(0, count - 1)
 
 
 def test_off_policy_learners_are_measured_when_they_learn(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from rlinf_import.refusal import NotOfferedError
 from rlinf_import.settle import about_files
 from rlinf_import.sheet import Options, Sheet
 
+from rlinf.algorithms.kl import kl_divergence
 from rlinf.algorithms.losses.rollout_correction import correction_of, correction_weight
 from rlinf.config import ConfigErrors, load_mapping
 
@@ -207,3 +208,46 @@ def test_rlinf_s_truncated_weights_and_decoupled_critic(tmp_path: Path) -> None:
     sheet = checked(imported("rlinf", file))
     assert section(sheet) == {"level": "token", "mode": "mask", "cap": 2.0}
     assert (sheet.value("algorithm.loss_type"), sheet.value("rollout.staleness")) == ("actor_critic", 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "estimate"),
+    [
+        ("", "mse"),
+        ("use_bias_correction_kl=False, ", "low_var_kl"),
+        ("importance_sampling_level='sequence', ", "low_var_kl"),
+    ],
+)
+def test_trl_weights_the_kl_by_the_ratio(tmp_path: Path, arguments: str, estimate: str) -> None:
+    sheet = trl(tmp_path, f"{arguments}beta=0.1")
+    assert sheet.value("algorithm.kl_penalty_type") == estimate
+    named = [line for line in sheet.differs if "use_bias_correction_kl" in line]
+    assert len(named) == (0 if "False" in arguments else 1)
+
+
+def test_k3_times_the_ratio_has_the_gradient_of_k2() -> None:
+    logprobs = torch.tensor([-1.0, -0.2, -3.0], requires_grad=True)
+    reference = torch.tensor([-1.5, -0.9, -1.0])
+    ratio = (logprobs - logprobs.detach()).exp()
+    (of_trl,) = torch.autograd.grad((ratio * kl_divergence("low_var_kl", logprobs, reference)).sum(), logprobs)
+    (ours,) = torch.autograd.grad(kl_divergence("mse", logprobs, reference).sum(), logprobs)
+    torch.testing.assert_close(of_trl, ours)
+
+
+def test_trl_normalises_rewards_one_by_one_as_gdpo(tmp_path: Path) -> None:
+    sheet = trl(tmp_path, "multi_objective_aggregation='normalize_then_sum', scale_rewards='none'")
+    assert sheet.value("algorithm.adv_type") == "gdpo"
+    assert sheet.value("algorithm.normalize_by_std") is None
+
+
+def test_the_kl_in_rewards_keeps_its_own_estimate(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    both = "algorithm.use_kl_in_reward=True algorithm.kl_penalty=abs actor_rollout_ref.actor.use_kl_loss=True "
+    script.write_text(f"{VERL}{both}actor_rollout_ref.actor.kl_loss_type=low_var_kl\n")
+    of_verl = checked(imported("verl", script, (), Options(rows=64)))
+    file = tmp_path / "run.yaml"
+    file.write_text(f"{ROLL}add_token_level_kl: true\nkl_penalty: abs\nuse_kl_loss: true\nkl_loss_coef: 0.01\n")
+    for sheet in (of_verl, checked(imported("roll", file))):
+        assert sheet.value("algorithm.kl_beta")
+        assert sheet.value("algorithm.token_kl_type") == "abs"
+        assert sheet.value("algorithm.kl_penalty_type") in ("low_var_kl", None)

@@ -238,3 +238,20 @@ def test_a_lucky_stretch_is_no_collapse() -> None:
     noisy = [0.5 + 0.1 * ((7 * index) % 5 - 2) for index in range(60)]
     assert lost(noisy) == 0.0
     assert lost([float(min(index, 40 - index)) for index in range(40)]) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "level"),
+    [
+        ((0.5, 0.44, 0.56), (0.6, 0.54, 0.66), "ok"),
+        ((0.6, 0.54, 0.66), (0.5, 0.44, 0.56), "bad"),
+        ((0.5, 0.44, 0.56), (0.55, 0.49, 0.61), "watch"),
+    ],
+)
+def test_a_difference_beyond_its_noise_counts_though_the_intervals_overlap(
+    tmp_path: Path, first: tuple[float, ...], last: tuple[float, ...], level: str
+) -> None:
+    names = ("eval/accuracy", "eval/accuracy/ci_low", "eval/accuracy/ci_high")
+    lines = [{"step": step, **dict(zip(names, one, strict=True))} for step, one in ((0, first), (10, last))]
+    found = {one.title: one for one in examine(read_run(write_run(tmp_path / "run", lines)))}
+    assert found["Progress"].level == level

@@ -39,8 +39,17 @@ def test_what_was_not_measured_names_its_key(tmp_path: Path) -> None:
 
 
 def test_the_reward_has_a_row(tmp_path: Path) -> None:
-    row = rows(tmp_path)["rewards of 0% of the responses exchanged"]
-    assert row["verdict"] == "from before to after training it gained; the control run is algorithm.reward_noise: 1"
+    row = rows(tmp_path)["rewards exchanged between responses"]
+    assert (row["usual"], row["value"]) == (0.8, None)
+    assert row["verdict"] == "not measured (a run with algorithm.reward_noise: 1)"
+
+
+def test_a_run_with_exchanged_rewards_is_compared_with_its_start(tmp_path: Path) -> None:
+    lines = [{"step": step, "eval/accuracy": value, "eval/accuracy/n": 100.0} for step, value in ((0, 0.2), (5, 0.8))]
+    run = replace(read_run(write_run(tmp_path / "run", lines)), config={"algorithm": {"reward_noise": 1.0}})
+    row = listening(run)[-1]
+    assert (row["changed"], row["usual"], row["value"]) == ("rewards of 100% of the responses exchanged", None, 0.8)
+    assert row["verdict"] == "from 0.2 before training it gained"
 
 
 def test_a_run_without_evaluations_has_no_table(tmp_path: Path) -> None:

@@ -204,6 +204,25 @@ def test_what_does_not_matter_is_not_reported_from_chance() -> None:
     assert not found[1].matters
 
 
+def test_seeds_of_a_setting_are_no_independent_draws_of_its_parameters() -> None:
+    """Each of 40 random searches has 12 settings of 5 seeds, and a parameter without any effect."""
+    generator = np.random.default_rng(1)
+    alarms = 0
+    for _ in range(40):
+        settings = [{"a": float(generator.uniform()), "b": float(generator.uniform())} for _ in range(12)]
+        trials = [setting for setting in settings for _ in range(5)]
+        first, second = importances(["a", "b"], trials, [one["a"] + 0.05 * generator.normal() for one in trials])
+        alarms += {first.key: first, second.key: second}["b"].matters
+    assert alarms <= 6  # 2 of 40 are expected
+
+
+def test_a_small_grid_shows_what_matters_by_its_seeds() -> None:
+    generator = np.random.default_rng(2)
+    trials = [{"a": a, "b": b} for a in (0, 1) for b in (0, 1) for _ in range(5)]
+    found = importances(["a", "b"], trials, [one["a"] + 0.3 * generator.normal() for one in trials])
+    assert [(one.key, one.matters) for one in found] == [("a", True), ("b", False)]
+
+
 @pytest.mark.slow
 def test_the_page_of_a_large_sweep(tmp_path: Path) -> None:
     settings = [{LR: 10 ** -(2 + number / 20), "algorithm.group_size": 2 ** (number % 3)} for number in range(50)]

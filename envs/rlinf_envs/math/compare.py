@@ -112,9 +112,10 @@ def _same_in_words(given: str, requested: str) -> bool | None:
         return False  # while AB is a segment or a product too, which algebra compares
     if ordinal(requested) != requested or ordinal(given) != given:
         return ordinal(given).lower() == ordinal(requested).lower()
-    value = number_word(requested)
-    if value is not None and given.strip() == str(value):
-        return True
+    for words, digits in ((requested, given), (given, requested)):
+        value = number_word(words)
+        if value is not None and digits.strip() == str(value):
+            return True
     return same_time(given, requested)
 
 

@@ -104,7 +104,7 @@ def _inside(text: str) -> str | None:
 def enclosed(text: str) -> str | None:
     """Read the answer in a box, tag or ``####`` line: the text or what it announces, with number words as digits.
 
-    In a sentence a word such as "three" may count anything, so it is read only if the answer stands alone.
+    In a sentence a word such as "three" may count anything, so it is read only if it stands alone.
     """
     bare = undressed(text).strip()
     value = number_word(bare)

@@ -23,6 +23,9 @@ _SIGNS = {
     **{chr(ord(letter) + 0xFEE0): letter for letter in string.ascii_letters},  # of full width
 }  # fmt: skip
 
+_ATOM = r"(\d|[A-Za-z]|\\(?:pi|theta|alpha|beta|gamma|lambda|mu|sigma|phi|omega)(?![A-Za-z]))"
+"""What TeX takes as an argument without braces."""
+
 _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -62,11 +65,12 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             r"\\\1 ",
         ),
         (r"\*", r"\\cdot "),
-        (r"\\sqrt\s*(\d)", r"\\sqrt{\1}"),
-        (r"\\sqrt\s+([A-Za-z])(?![A-Za-z])", r"\\sqrt{\1}"),
-        (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
-        (r"\\frac\s*(\d)\s*\{", r"\\frac{\1}{"),
-        (r"\\frac\s*(\{[^{}]*\})\s*(\w)", r"\\frac\1{\2}"),
+        (rf"\\frac(?![A-Za-z])\s*{_ATOM}\s*{_ATOM}", r"\\frac{\1}{\2}"),
+        (rf"\\frac(?![A-Za-z])\s*{_ATOM}\s*\{{", r"\\frac{\1}{"),
+        (rf"\\frac\s*(\{{[^{{}}]*\}})\s*{_ATOM}", r"\\frac\1{\2}"),
+        (rf"\\sqrt(?![A-Za-z])\s*{_ATOM}", r"\\sqrt{\1}"),
+        (r"(\\sqrt|\^)\s*(\\frac\{[^{}]*\}\{[^{}]*\})", r"\1{\2}"),
+        (r"\^\s*(-\s*(?:\d+|[A-Za-z](?![A-Za-z])))", r"^{\1}"),
         (r"^\s*(?:\\approx(?![A-Za-z])|≈|=|:)\s*", ""),
         (r"\s+", " "),
     )

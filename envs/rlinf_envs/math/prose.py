@@ -40,6 +40,8 @@ _CONCLUDED = re.compile(
 _SENTENCE_END = re.compile(r"\.(?=\s|$)(?!\s+(?i:or)\b)|\n|!(?=\s+[A-Z])|!\**$")
 _NEXT_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _BLANKS = re.compile(r"[^\S\n]+")
+_BOLD = re.compile(r"(?<=\S)\*\*(?=[\s.,;:!?]|$)|(?:(?<=\s)|^)\*\*(?=\S)")
+"""Marks of bold type; those of a power stand between two operands."""
 _DOLLARS = re.compile(r"\$\$?([^$]+)\$\$?")
 _PARENTHESES = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _NUMBER = re.compile(
@@ -123,7 +125,7 @@ def denied(text: str, start: int, end: int) -> bool:
 
 def announced(response: str) -> str | None:
     """Find what the last "the answer is" announces; None if there is none."""
-    text = _BLANKS.sub(" ", response)
+    text = _BOLD.sub("", _BLANKS.sub(" ", response))
     for announcement in reversed(list(_ANNOUNCED.finditer(text))):
         rest = text[announcement.end() : announcement.end() + _MAX_SENTENCE].lstrip(" *_\n")
         filler = _FILLER.match(rest)
@@ -147,7 +149,7 @@ def _announced_value(rest: str) -> str | None:
 def _sentence(rest: str) -> str | None:
     """Return the value that a sentence begins with, without the reasons and additions behind it."""
     sentence = _SENTENCE_END.split(rest, maxsplit=1)[0]
-    value = _GLOSS.sub("", _REASON.split(sentence, maxsplit=1)[0]).strip(" *")
+    value = _CORRECTION.sub("", _GLOSS.sub("", _REASON.split(sentence, maxsplit=1)[0])).strip(" *")
     aside = _ASIDE.match(value)
     if aside is not None and not _CHOOSES.search(value, aside.end(1)):
         value = aside.group(1)

@@ -25,7 +25,8 @@ _SCALED = re.compile(r"\s+(hundred|thousand|million|billion|trillion|dozen)s?$",
 _MULTIPLES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
 _CURRENCY = re.compile(r"([-+]?)\s*(\\\$|\$|€|£|¥|\\pounds|\\euro|USD|US\$)\s*")
 _PERCENT = re.compile(r"\s*(?:\\?%|\bpercent|\bper cent)$", re.IGNORECASE)
-_DEGREES = re.compile(r"\s*(?:\^\{\\circ\}|\bdegrees?)\s*([CF])?$")
+_DEGREES = re.compile(r"\s*(?:\^\{\\circ\}|\bdegrees?)\s*(C|F|[Cc]elsius|[Ff]ahrenheit)?$")
+"""Degrees of an angle, or of a temperature where the scale is written."""
 _UNIT = re.compile(r"([a-zA-Z]+(?:\s+[a-zA-Z]+){0,3}|[a-zA-Z]+\s*/\s*[a-zA-Z]+)\s*(?:\^\s*\{?\s*([23])\s*\}?)?$")
 
 _SCALE_WORD = re.compile(r"(?:hundred|thousand|million|billion|trillion|dozen)s?\b", re.IGNORECASE)
@@ -42,13 +43,12 @@ for _dimension, _table in {
     "imperial length": {"in inch inche": "1", "ft foot feet": "12", "yd yard": "36", "mi mile": "63360"},
     "mass": {"mg milligram": "1/1000", "g gram": "1", "kg kilogram": "1000"},
     "imperial mass": {"oz ounce": "1", "lb pound": "16"},
-    "time": {"s sec second": "1", "min minute": "60", "h hr hour": "3600", "day": "86400"},
+    "time": {"s sec second": "1", "min minute": "60", "h hr hour": "3600", "day": "86400", "week": "604800"},
     "volume": {"ml milliliter millilitre": "1/1000", "l liter litre": "1"},
     "money": {"cent": "1/100", "dollar usd": "1"},
     "other money": {"euro": "1"},
-    "speed": {"km/h kmh kph": "1", "kilometers per hour": "1"},
+    "speed": {"km/h kmh kph": "5/18", "kilometers per hour": "5/18", "m/s": "1", "meters per second": "1"},
     "imperial speed": {"mph mile/h mile/hour": "1", "miles per hour": "1"},
-    "metric speed": {"m/s": "1", "meters per second": "1"},
     "long time": {"month": "1", "year yr": "12"},
 }.items():  # fmt: skip
     for _names, _scale in _table.items():
@@ -134,7 +134,7 @@ def quantity(text: str) -> Quantity | None:
             value = number(text[: result.start()])
             if value is None:
                 return None
-            return Quantity(value, percent=True) if pattern is _PERCENT else Quantity(value, unit="degree")
+            return Quantity(value, percent=True) if pattern is _PERCENT else Quantity(value, unit=_degree(result))
     result = _UNIT.search(text)
     while result is not None:
         value = number(text[: result.start()])
@@ -178,8 +178,11 @@ def same_quantity(given: Quantity, reference: Quantity) -> bool:
         return given.value * first[1] ** given.power == reference.value * second[1] ** reference.power
     if _NEUTRAL & {given.unit, reference.unit}:
         return given.value == reference.value
-    known = first is not None or second is not None or "degree" in (given.unit, reference.unit)
-    alike = given.unit == reference.unit or (not known and bool(set(given.unit.split()) & set(reference.unit.split())))
+    shared = set(given.unit.split()) & set(reference.unit.split())
+    known = first is not None or second is not None
+    if "degree" in shared:  # of Celsius and of Fahrenheit are two units; a scale that one side leaves out may be either
+        known = "degree" not in (given.unit, reference.unit)
+    alike = given.unit == reference.unit or (not known and bool(shared))
     return alike and given.power == reference.power and given.value == reference.value
 
 
@@ -197,7 +200,7 @@ def split_unit(text: str) -> tuple[str, Quantity | None]:
         result = _UNIT.search(text, result.start() + 1)
     # Inside a function (\\sin 30^{\\circ}) the sign is part of the argument.
     degrees = _DEGREES.search(text) if "\\" not in text.replace("\\circ", "") else None
-    return (text[: degrees.start()].strip(), Quantity(Fraction(1), unit="degree")) if degrees else (text, None)
+    return (text[: degrees.start()].strip(), Quantity(Fraction(1), unit=_degree(degrees))) if degrees else (text, None)
 
 
 def _with_unit(value: Fraction, words: str, power: int, *, spaced: bool) -> Quantity | None:
@@ -216,6 +219,10 @@ def _with_unit(value: Fraction, words: str, power: int, *, spaced: bool) -> Quan
     if not spaced or any(len(word) < 2 or word in _NO_UNIT for word in unit.split()):
         return None
     return Quantity(value, unit=singular, power=power)
+
+
+def _degree(sign: re.Match[str]) -> str:
+    return f"degree {sign.group(1)[0].lower()}" if sign.group(1) else "degree"
 
 
 def _decimal(digits: str) -> Fraction:

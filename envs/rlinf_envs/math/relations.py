@@ -35,9 +35,11 @@ def assignment(text: str) -> tuple[str, str] | None:
 
 
 def without_member(text: str) -> str:
-    """``[1, 2]`` of "x \\in [1, 2]"."""
+    """``[1, 2]`` of "x \\in [1, 2]", and 2 of a set that has only this member."""
     result = _MEMBER.match(text)
-    return result.group(1).strip() if result else text
+    text = result.group(1).strip() if result else text
+    held = container(text) if _SET_OF.match(text) is None else None
+    return held.members[0] if held is not None and len(held.members) == 1 else text
 
 
 def intervals(text: str) -> list[Container] | None:

@@ -85,7 +85,7 @@ def container(text: str) -> Container | None:
             continue
         for closing in (r"\}", ")", "]", "}"):
             if text.endswith(closing) and _pairs(opening, closing) and _wraps(text, opening, closing):
-                members = split_top(text[len(opening) : -len(closing)])
+                members = split_top(text[len(opening) : -len(closing)], ",;")
                 if len(members) < 2 and opening not in (r"\{",):
                     return None
                 return Container(opening, closing, tuple(members))

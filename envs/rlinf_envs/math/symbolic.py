@@ -78,7 +78,8 @@ def equal(given: str, requested: str, tolerance: float = 0.0) -> bool:
 
 
 def _verified(given: Any, requested: Any) -> bool:
-    if not _library().verify(requested, given, timeout_seconds=None, allow_set_relation_comp=False):
+    exact = (_exact(requested), _exact(given))  # in doubles 0.1 + 0.2 is not 0.3
+    if not _library().verify(*exact, timeout_seconds=None, allow_set_relation_comp=False):
         return _same_solutions(given, requested)
     return _close(given, requested)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlinf_envs.errors import SettingError
+from rlinf_envs.extraction import without_thoughts
 from rlinf_envs.reward_terms.comparing import row_value
 from rlinf_envs.sandbox import Limits, Sandbox
 
@@ -35,7 +36,8 @@ print("\\n{mark}" + "".join(passed), flush=True)
 
 
 def program_of(response: str) -> str:
-    """Return the last complete block of code; the whole response if there is none."""
+    """Return the last complete block of code behind the thoughts; all that follows them if there is none."""
+    response = without_thoughts(response)
     blocks = _BLOCK.findall(response)
     return str(blocks[-1]) if blocks else response
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import last_boxed, last_hashes, last_tag, without_thoughts
+from rlinf_envs.math.prose import denied
 from rlinf_envs.suggest import unknown
 
 if TYPE_CHECKING:
@@ -112,9 +113,10 @@ def _chosen(response: str, choices: str) -> str | None:
         letters = set(re.findall(r"\b[A-Z]\b", candidate.strip().upper())) & set(choices)
         return letters.pop() if len(letters) == 1 else None
     for pattern in _CHOICES:
-        results = [match for match in pattern.findall(response) if match in choices]
+        results = [match for match in pattern.finditer(response) if match[1] in choices]
+        results = [match for match in results if not denied(response, *match.span(1))]
         if results:
-            return str(results[-1])
+            return str(results[-1][1])
     return None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.base.json_text import parse_json
 from rlinf_envs.errors import SettingError
+from rlinf_envs.extraction import without_thoughts
 from rlinf_envs.reward_terms.comparing import row_value
 from rlinf_envs.suggest import unknown
 
@@ -75,7 +76,7 @@ CONSTRAINTS: Mapping[str, tuple[type | tuple[type, ...], Callable[[str, Any], bo
 def constraints(
     *, require: Mapping[str, Any] | None = None, field: str | None = None, all_or_nothing: bool = False
 ) -> RewardTerm:
-    """Return the share of constraints that the response keeps.
+    """Return the share of constraints that the response keeps, without its thoughts. A blank one keeps none.
 
     Args:
         require: the same constraints for every response.
@@ -89,7 +90,8 @@ def constraints(
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         own = {} if field is None else _checked(f"field {field} of a row", row_value("constraints", field, row))
         requested = {**general, **own}
-        kept = [CONSTRAINTS[name][1](response, value) for name, value in requested.items()]
+        text = without_thoughts(response)
+        kept = [bool(text.strip()) and CONSTRAINTS[name][1](text, value) for name, value in requested.items()]
         if not kept:
             return 1.0
         return float(all(kept)) if all_or_nothing else sum(kept) / len(kept)

@@ -40,7 +40,7 @@ TRL: Mapping[str, Meaning] = {
     "remove_unused_columns": nothing("a custom reward sees the whole record of the dataset"),
     "reward_funcs": means("env.kwargs.reward", note="its entry `custom` takes module:function"),
     "reward_weights": means("env.kwargs.reward", note="every entry has its weight"),
-    "multi_objective_aggregation": nothing("rewards are added up with their weights (env.kwargs.reward)"),
+    "multi_objective_aggregation": means("algorithm.adv_type", note="normalize_then_sum is gdpo"),
     "max_tool_calling_iterations": means("env.max_turns"),
     # Generation.
     "num_generations": means("algorithm.group_size"),
@@ -109,7 +109,7 @@ TRL: Mapping[str, Meaning] = {
     "vllm_importance_sampling_cap": means("algorithm.rollout_correction.cap"),
     "vllm_importance_sampling_clip_min": means("algorithm.rollout_correction.floor"),
     "off_policy_mask_threshold": nothing("algorithm.behave_weight_threshold and rollout_correction limit old samples"),
-    "use_bias_correction_kl": nothing("the KL estimate is not weighted by the ratio (algorithm.kl_penalty_type)"),
+    "use_bias_correction_kl": means("algorithm.kl_penalty_type", note="mse has the gradient of k3 times the ratio"),
     # The optimiser and the length of the run.
     "learning_rate": means("learner.optimizer.lr"),
     "lr_scheduler_type": means("learner.optimizer.schedule"),

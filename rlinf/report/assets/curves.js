@@ -53,9 +53,10 @@ function metricLines(runs, metric, axis, width) {
   });
 }
 
-/** What a plot over one of AXES has below it. */
-function axisOptions(axis) {
-  return { xLabel: AXES[axis], whole: axis !== "axis/minutes" };
+/** What a plot of runs over one of AXES has below it. */
+function axisOptions(axis, runs = []) {
+  const warm = axis === "step" && runs.some((run) => run.series.step[0] < 0);
+  return { xLabel: warm ? "step (below 0: warm start)" : AXES[axis], whole: axis !== "axis/minutes" };
 }
 
 /** The curves that the runs are judged by, as the first thing to see. */
@@ -68,7 +69,7 @@ function headlineCurves(runs) {
     const card = el("div", { class: "card", "data-metric": name }, node);
     const banded = runs.some((run) => run.series[`${name}/ci_low`]);
     const title = `${name}${banded ? ", 95% interval" : ""}`;
-    plotLines(node, metricLines(runs, name, "step", longest > 30 ? 7 : 1), { height: 250, title, legend: runs.length > 1, ...axisOptions("step") });
+    plotLines(node, metricLines(runs, name, "step", longest > 30 ? 7 : 1), { height: 250, title, legend: runs.length > 1, ...axisOptions("step", runs) });
     return card;
   }));
 }
@@ -93,7 +94,7 @@ function curvesPanel(section, runs) {
     for (const name of names) {
       const node = el("div");
       grid.append(el("div", { class: "card", "data-metric": name }, node));
-      plotLines(node, metricLines(runs, name, state.axis, state.width), { title: name, legend: runs.length > 1, ...axisOptions(state.axis) });
+      plotLines(node, metricLines(runs, name, state.axis, state.width), { title: name, legend: runs.length > 1, ...axisOptions(state.axis, runs) });
     }
   }
 

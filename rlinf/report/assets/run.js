@@ -1,6 +1,7 @@
 function runFacts(run) {
   const last = run.series.step[run.series.step.length - 1];
-  const facts = [fact("status", run.status), fact("steps", number(Math.max(0, last))), fact("training", duration(run.wall_s ?? (run.series["axis/minutes"]?.at(-1) ?? 0) * 60))];
+  const steps = last < 0 ? fact("steps of the warm start", number(run.series.step.length)) : fact("steps", number(last));
+  const facts = [fact("status", run.status), steps, fact("training", duration(run.wall_s ?? (run.series["axis/minutes"]?.at(-1) ?? 0) * 60))];
   for (const [name, value] of Object.entries(run.final)) {
     if (!/\/(ci_low|ci_high|n)$/.test(name) && facts.length < 7) {
       const [low, high] = [run.final[`${name}/ci_low`], run.final[`${name}/ci_high`]];

@@ -66,6 +66,25 @@ def share_interval(shares: Sequence[float], samples: int) -> tuple[float, float]
     return wilson(mean * effective, effective)
 
 
+Measured = tuple[float, float, float]
+"""A mean or a share, with the lower and the upper end of its 95% interval."""
+
+
+def beyond_noise(before: Measured, after: Measured) -> int:
+    """Return 1 if ``after`` is above ``before`` by more than the noise of both, -1 if it is below, else 0.
+
+    The interval of the difference follows from those of its terms (Newcombe 1998, Statistics in Medicine 17, method
+    10): intervals may overlap. Tasks that both have in common make it narrower still.
+
+    >>> beyond_noise((0.5, 0.44, 0.56), (0.6, 0.54, 0.66)), beyond_noise((0.5, 0.44, 0.56), (0.55, 0.49, 0.61))
+    (1, 0)
+    """
+    change = after[0] - before[0]
+    if change > math.hypot(after[0] - after[1], before[2] - before[0]):
+        return 1
+    return -int(-change > math.hypot(after[2] - after[0], before[0] - before[1]))
+
+
 def with_interval(name: str, value: float, interval: tuple[float, float], count: int) -> Metrics:
     """Return a metric, the edges of its interval and its sample size."""
     return {name: value, f"{name}/ci_low": interval[0], f"{name}/ci_high": interval[1], f"{name}/n": float(count)}

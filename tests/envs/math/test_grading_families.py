@@ -301,6 +301,36 @@ ANSWERS: dict[str, Family] = {
         ("AB", ["BA", "AB"], ["ab", "AC", "ABC"]),
         ("I", ["I", "(I)"], ["i", "1"]),
     ],
+    "scales of temperature": [
+        (r"20^\circ C", ["20", r"20^\circ", "20 degrees Celsius", r"20^\circ\text{C}"], [r"20^\circ F", "21", "20 m"]),
+        (r"20^\circ", ["20 degrees", r"20^\circ C"], ["21 degrees"]),
+        ("68 degrees Fahrenheit", [r"68^\circ F", "68"], [r"68^\circ C", "20 degrees Celsius"]),
+    ],
+    "sets of one member": [
+        (r"\{2\}", ["2", "x=2", r"\{2\}", r"x\in\{2\}", "2.0"], ["3", r"\{2,3\}", r"\{\}", "2 or 3"]),
+        ("2", [r"\{2\}", r"x=\{2\}"], [r"\{3\}", r"\{2,3\}"]),
+        (r"\{(1,2)\}", ["(1,2)"], ["(2,1)", "1,2,3"]),
+    ],
+    "arithmetic of decimals": [
+        ("0.3", [r"0.1\times 3", "0.1+0.2"], [r"0.1\times 4", "0.1+0.2000001"]),
+        ("0.45x", ["0.15x+0.3x", r"\frac{9x}{20}"], ["0.15x+0.31x", "0.45"]),
+        (r"\frac{3}{10}", ["0.1+0.2"], ["0.1+0.1", "0.3000000001"]),
+    ],
+    "arguments without braces": [
+        (r"\frac\pi6", [r"\frac{\pi}{6}", r"\pi/6", r"\frac\pi{6}"], [r"\frac{\pi}{3}", r"\frac6\pi"]),
+        (r"\sqrt{\pi}", [r"\sqrt\pi", r"\pi^\frac12"], [r"\pi", r"\pi^\frac13"]),
+        (r"\sqrt2", [r"2^\frac12", r"2^\frac{1}{2}"], ["1", r"2^\frac32"]),
+        (r"\frac{a}{b}", [r"\frac ab", "a/b"], [r"\frac ba", "ab"]),
+        ("e^{-1}", ["e^-1", r"\frac1e"], ["e", "e-1"]),
+        ("x^{-1}y", ["x^-1y", r"\frac{y}{x}"], ["x^{-y}"]),
+    ],
+    "words, weeks and speeds": [
+        ("2", ["two", r"\text{two}"], ["three", "twofold"]),
+        ("2 and 3", ["two and three", "3, 2"], ["two or four"]),
+        ("14 days", ["2 weeks"], ["1 week"]),
+        ("10 m/s", ["36 km/h", "10"], ["36", "10 km/h", "10 mph"]),
+        ("(2, 3)", ["(2; 3)"], ["(3; 2)", "[2; 3]"]),
+    ],
 }
 
 

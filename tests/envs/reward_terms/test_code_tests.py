@@ -47,6 +47,13 @@ def test_the_last_block_is_the_program() -> None:
     assert program_of("a = 1") == "a = 1"
 
 
+def test_programs_in_thoughts_do_not_count() -> None:
+    draft, final = "```python\nx = 1\n```", "```python\nx = 2\n```"
+    assert program_of(f"{final}</think>I do not know.") == "I do not know."
+    assert program_of(f"<think>{draft}</think>{final}") == "x = 2\n"
+    assert program_of(f"<think>{final}") == ""
+
+
 def test_a_row_without_tests_is_named() -> None:
     with pytest.raises(
         SettingError, match=r"reward\.code_tests: unknown field of the row 'test'; did you mean 'tests'"

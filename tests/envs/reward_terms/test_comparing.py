@@ -63,3 +63,11 @@ def test_settings_are_checked() -> None:
         exact(compare="contain")
     with pytest.raises(SettingError, match="capital letters such as ABCD"):
         choice(choices="a")
+
+
+def test_a_choice_that_is_denied_is_not_chosen() -> None:
+    term = choice()
+    responses = {"Option A is wrong, so option C.": "C", "It must be option C. Option A is incorrect.": "C"}
+    for response, answer in responses.items():
+        assert term(prompt="", response=response, answer=answer, row={}) == 1.0
+        assert term(prompt="", response=response, answer="A", row={}) == 0.0

@@ -66,3 +66,10 @@ def test_mistakes_are_named() -> None:
         constraints(require={"max_words": True})
     with pytest.raises(SettingError, match="needs require"):
         constraints()
+
+
+def test_thoughts_do_not_count_and_a_blank_response_keeps_nothing() -> None:
+    term = constraints(require={"lowercase": True, "max_words": 3})
+    assert score(term, "<think>LET ME THINK, AT LENGTH</think>it is so") == 1.0
+    for blank in ("", " \n", "<think>it never ends"):
+        assert score(term, blank) == 0.0
