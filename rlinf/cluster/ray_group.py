@@ -83,12 +83,12 @@ class RayHandle(Handle):
 class RayStream(Stream):
     """Items of a generator method on an actor. ``waited`` stands for the next one in the waiting functions."""
 
-    def __init__(self, workers: RayGroup, rank: int, method: str, packed: Sequence[Any], *, paired: bool) -> None:
+    def __init__(self, workers: RayGroup, rank: int, method: str, token: int, items: Any, *, paired: bool) -> None:
+        """``items``: Ray's generator, until the group's ``stop_stream`` is called with the token."""
         self.workers, self.group, self.rank, self.method = workers, workers.name, rank, method
-        self._token, self._paired = next(_tokens), paired
-        self._items = workers.start_stream(rank, self._token, paired, method, packed)
+        self._token, self._items, self._paired = token, items, paired
         self._open = True
-        self.waited = self._handle(self._items)
+        self.waited = self._handle(items)
 
     def __next__(self) -> Any:
         if not self._open:
@@ -199,11 +199,9 @@ class RayGroup(WorkerGroup):
             return waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)])
 
     def stream(self, rank: int, method: str, /, *args: Any, pairs: bool = False, **options: Any) -> Stream:
-        return RayStream(self, rank, method, _with_shared(args, options), paired=pairs)
-
-    def start_stream(self, rank: int, token: int, paired: bool, method: str, packed: Sequence[Any]) -> Any:
-        """Ray's generator of items, until :meth:`stop_stream` is called with this token."""
-        return self._host(rank).stream.options(num_returns="streaming").remote(token, paired, method, *packed)
+        token, start = next(_tokens), self._host(rank).stream.options(num_returns="streaming")
+        items = start.remote(token, pairs, method, *_with_shared(args, options))
+        return RayStream(self, rank, method, token, items, paired=pairs)
 
     def stop_stream(self, rank: int, token: int) -> None:
         """End a stream at its next item."""

@@ -37,6 +37,8 @@ _MARK = re.compile(f"{_OPEN}((?:{_DATA}|{_FILE})[^{_CLOSE}]*){_CLOSE}")
 _PICTURE_FIELDS = ("image", "image_url", "url", "path", "bytes")
 """Fields of a content part that may hold its picture."""
 _GREY = 128
+_PAGE_SIDE = 256
+"""Pixels of a side on a page, at most."""
 _DRAFT = 64
 """Pixels of a side, where a file is only checked."""
 _OPENED = 64
@@ -249,18 +251,18 @@ def _whole(content: bytes, picture: Image | None = None) -> Image:
         raise PictureError(f"{len(content)} bytes are no picture that can be read: {error}") from error
 
 
-def for_page(text: str, side: int = 256) -> str:
-    """Return the text with each picture as a ``data:`` URI of at most ``side`` pixels in both directions."""
+def for_page(text: str) -> str:
+    """Return the text with each picture as a ``data:`` URI of at most 256 pixels in both directions."""
 
     def small(uri: str) -> str:
         try:
             picture = opened(uri)
         except PictureError:
             return "[picture]"
-        if uri.startswith(_DATA) and max(picture.size) <= side:
+        if uri.startswith(_DATA) and max(picture.size) <= _PAGE_SIDE:
             return marked(uri)
         picture = picture.copy()
-        picture.thumbnail((side, side))
+        picture.thumbnail((_PAGE_SIDE, _PAGE_SIDE))
         return marked(address(picture))
 
     return replaced(text, small)

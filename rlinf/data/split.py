@@ -26,12 +26,11 @@ def split_by_size(sized: Iterable[tuple[T, int]], limit: int | None) -> list[lis
     return runs
 
 
-def split_evenly(count: int, parts: int, *, unit: int = 1) -> list[slice]:
-    """``count`` rows in ``parts`` consecutive slices of whole units (groups), as even as that allows.
+def split_evenly(count: int, parts: int) -> list[slice]:
+    """``count`` rows in ``parts`` consecutive slices that differ by at most one row.
 
-    >>> split_evenly(6, 2, unit=2)
-    [slice(0, 4, None), slice(4, 6, None)]
+    >>> split_evenly(5, 2)
+    [slice(0, 3, None), slice(3, 5, None)]
     """
-    units = -(-count // unit)
-    edges = [min(count, -(-units * part // parts) * unit) for part in range(parts + 1)]
+    edges = [-(-count * part // parts) for part in range(parts + 1)]
     return [slice(start, end) for start, end in itertools.pairwise(edges)]

@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Self
 
 import numpy as np
@@ -189,30 +190,20 @@ class Connection:
         except (OSError, WebSocketException, ValueError) as error:
             raise UserError(f"no policy server at {url}: {error}") from error
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         self._connection.close()
 
     def request(self, message: Any) -> Any:
         """Send a message and return its answer."""
-        return self._exchanged(pack(message))
+        return self.receive(after=pack(message))
 
-    def receive(self) -> Any:
-        """Return the next message."""
-        return self._exchanged(None)
-
-    def _exchanged(self, message: bytes | None) -> Any:
-        """Send a message, if there is one, and return what comes next."""
+    def receive(self, *, after: bytes | None = None) -> Any:
+        """Return the next message; a request that it answers is sent before."""
         from websockets.exceptions import ConnectionClosed
 
         try:
-            if message is not None:
-                self._connection.send(message)
+            if after is not None:
+                self._connection.send(after)
             answer = self._connection.recv(timeout=self._deadline_s)
             if isinstance(answer, str):
                 raise UserError(f"the policy server at {self._url} could not answer: {answer}")
@@ -237,7 +228,7 @@ def measure_real_time(
     """Carry out ``actions`` at ``rate`` a second while chunks are computed; return stalls and jumps in words."""
     from rlinf.serve.real_time import ChunkPlayer
 
-    with Connection(url, token=token) as connection:
+    with closing(Connection(url, token=token)) as connection:
         chunk = int(connection.receive()["num_action_chunks"])
 
         def chunk_of(request: Any) -> np.ndarray:
@@ -261,7 +252,7 @@ def measure_real_time(
 def measure(url: str, observation: dict[str, Any], requests: int, *, token: str | None = None) -> list[float]:
     """Milliseconds that each of the ``requests`` took, as a client sees it."""
     taken = []
-    with Connection(url, token=token) as connection:
+    with closing(Connection(url, token=token)) as connection:
         connection.receive()
         for _ in range(requests):
             began = time.perf_counter()

@@ -126,7 +126,8 @@ class NativeVecEnv:
             if mask is None:
                 self.observations[name] = leaf
             else:
-                self.observations[name] = np.where(_row_mask(mask, leaf), leaf, self.observations[name])
+                of_rows = mask.reshape(-1, *(1,) * (leaf.ndim - 1))  # [N, 1, ...]
+                self.observations[name] = np.where(of_rows, leaf, self.observations[name])
 
     def _column(self, values: Any, name: str, dtype: type) -> np.ndarray:
         """Return a result of ``step`` as [N] of ``dtype``; axes of length 1 are taken off.
@@ -161,11 +162,6 @@ class NativeVecEnv:
             final = host_leaves(_at(finals, env_index))
             for name, leaf in self.observations.items():
                 leaf[env_index] = final[name]
-
-
-def _row_mask(mask: np.ndarray, leaf: np.ndarray) -> np.ndarray:
-    """``mask`` [N] in a shape that selects rows of ``leaf`` [N, ...]."""
-    return mask.reshape(-1, *(1,) * (leaf.ndim - 1))
 
 
 def _at(finals: Any, env_index: int) -> Any:

@@ -143,12 +143,12 @@ class Counter:
         self.exchange(split, responses, 0.0)
 
 
-@pytest.mark.parametrize(("count", "parts", "unit"), [(12, 3, 4), (7, 2, 1), (8, 3, 4), (2, 4, 1)])
-def test_shares_are_whole_units_and_complete(count: int, parts: int, unit: int) -> None:
-    pieces = split_evenly(count, parts, unit=unit)
+@pytest.mark.parametrize(("count", "parts"), [(12, 3), (7, 2), (8, 3), (2, 4), (0, 2)])
+def test_shares_are_even_and_complete(count: int, parts: int) -> None:
+    pieces = split_evenly(count, parts)
     assert [row for piece in pieces for row in range(count)[piece]] == list(range(count))
     assert len(pieces) == parts
-    assert all(len(range(count)[piece]) % unit == 0 for piece in pieces)
+    assert {len(range(count)[piece]) for piece in pieces} <= {count // parts, -(-count // parts)}
 
 
 @pytest.mark.parametrize("portions", [0, 1, 2])
