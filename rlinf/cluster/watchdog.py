@@ -94,17 +94,12 @@ def members(folder: str) -> set[int]:
         pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
     except OSError:
         return set()
-    parents = {pid: _parent(pid) for pid in pids}
+    living = {pid: parent for pid in pids for state, parent in [_status(pid)] if state not in (b"Z", b"")}
     results = {pid for pid in pids if folder in _folders(pid)}
     frontier = results
-    while frontier := {pid for pid in pids if parents[pid] in frontier} - results:
+    while frontier := {pid for pid, parent in living.items() if parent in frontier} - results:
         results |= frontier
     return results
-
-
-def _parent(pid: int) -> int | None:
-    state, parent = _status(pid)
-    return None if state in (b"Z", b"") else parent
 
 
 def _status(pid: int) -> tuple[bytes, int]:
