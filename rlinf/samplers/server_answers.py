@@ -97,16 +97,16 @@ class ServerEngine:
         """
         until = time.monotonic() + max_s
         while self._open and not self._ended:
-            silent_s = time.monotonic() - self._last_event
-            if silent_s >= self._server.timeout_s:
-                raise ServerError(
-                    f"{self._server.base} sent nothing for {self._server.timeout_s:g} s (rollout.server.timeout_s) "
-                    f"with {len(self._open)} responses open: the server or its engine hangs"
-                )
+            silent_until = self._last_event + self._server.timeout_s
             try:
-                wait_s = min(until - time.monotonic(), self._server.timeout_s - silent_s)
-                self._take(*self._events.get(timeout=max(0.0, wait_s)))
+                # What came while nothing was read, as during the learner's work, is no silence.
+                self._take(*self._events.get(timeout=max(0.0, min(until, silent_until) - time.monotonic())))
             except queue.Empty:
+                if time.monotonic() >= silent_until:
+                    raise ServerError(
+                        f"{self._server.base} sent nothing for {self._server.timeout_s:g} s (rollout.server.timeout_s) "
+                        f"with {len(self._open)} responses open: the server or its engine hangs"
+                    ) from None
                 if time.monotonic() >= until:
                     break
         ended, self._ended = self._ended, []

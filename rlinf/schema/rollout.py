@@ -46,7 +46,7 @@ class ServerConfig:
     model: str | None = key(None, example="Qwen/Qwen2.5-1.5B-Instruct")
     """Name of the model on that server; null requests it from the server."""
     timeout_s: float = key(300.0, above=0)
-    """How long one request may take."""
+    """How long one call may take, and how long the server may send nothing while responses are open."""
     api_key_env: str | None = key(None, example="VLLM_API_KEY")
     """Environment variable that holds the API key (`vllm serve --api-key`, hosted endpoints)."""
 

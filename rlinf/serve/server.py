@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any, Self
 
 import numpy as np
@@ -182,16 +182,17 @@ class Connection:
         from websockets.exceptions import WebSocketException
 
         headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
-        self._url, self._deadline_s = url, DEADLINE_S if deadline_s is None else deadline_s
+        self._url, self._deadline_s, self._open = url, DEADLINE_S if deadline_s is None else deadline_s, ExitStack()
         try:
-            self._connection = connect(
+            opened = connect(
                 url, compression=None, max_size=_LIMIT, additional_headers=headers, open_timeout=self._deadline_s
             )
+            self._connection = self._open.enter_context(opened)
         except (OSError, WebSocketException, ValueError) as error:
             raise UserError(f"no policy server at {url}: {error}") from error
 
     def close(self) -> None:
-        self._connection.close()
+        self._open.close()
 
     def request(self, message: Any) -> Any:
         """Send a message and return its answer."""

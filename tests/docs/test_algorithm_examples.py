@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import importlib
 import json
 import re
 import subprocess
@@ -40,7 +39,8 @@ LOOP = {
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring(name):
-    assert doctest.testmod(importlib.import_module(name)).failed == 0
+    module = pytest.importorskip(name, exc_type=ModuleNotFoundError)  # Megatron, among others, is no dependency
+    assert doctest.testmod(module).failed == 0
 
 
 def test_page():

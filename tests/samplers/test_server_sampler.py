@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from rlinf.data.messages import SampleRequest, SamplingParams, WeightUpdate
 from rlinf.interfaces import Sampler
 from rlinf.models.weight_digest import DigestRequest
 from rlinf.samplers.server import ServerSampler
+from rlinf.samplers.server_answers import ServerEngine
 from rlinf.samplers.server_http import ServerError
 from rlinf.schema.rollout import ServerConfig
 
@@ -235,6 +236,18 @@ def test_a_server_that_hangs_is_named_in_time(stand_in: tuple[type[StandIn], str
         sampler.sample([SampleRequest(0, (MUTE,), 2, PARAMS, (1,))])
     assert time.monotonic() - started < 5.0
     assert handler.hung_up.wait(10.0)
+
+
+def test_what_came_while_nothing_was_read_is_no_silence(stand_in: tuple[type[StandIn], str]) -> None:
+    session = connect(stand_in[1], timeout_s=30.0).session()
+    session.submit([SampleRequest(1, (4,), 1, PARAMS, (1,))])
+    engine = cast(ServerEngine, session.engine)
+    until = time.monotonic() + 20
+    while engine._events.empty() and time.monotonic() < until:
+        time.sleep(0.05)
+    engine._last_event -= 60.0
+    assert [done.request_id for done in session.poll(20.0)] == [1]
+    session.close()
 
 
 def test_unprocessed_logprobs_are_refused(stand_in: tuple[type[StandIn], str]) -> None:

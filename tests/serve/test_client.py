@@ -93,11 +93,11 @@ def test_a_measurement_waits_no_longer_than_the_deadline(monkeypatch: pytest.Mon
         connection.recv()
         connection.recv()
 
-    monkeypatch.setattr("rlinf.serve.server.DEADLINE_S", 0.3)
+    monkeypatch.setattr("rlinf.serve.server.DEADLINE_S", 3.0)
     with serve(silent, "127.0.0.1", 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
         for requested in (lambda: measure(url, {}, 1), lambda: measure_real_time(url, {}, 1, rate=10.0)):
-            with pytest.raises(UserError, match=r"did not answer in 0\.3 s"):
+            with pytest.raises(UserError, match="did not answer in 3 s"):
                 requested()
         server.shutdown()
