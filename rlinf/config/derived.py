@@ -12,6 +12,7 @@ from typing import Literal
 
 from rlinf.algorithms.catalog import OFF_POLICY, columns_of, estimator, loss
 from rlinf.base.machine import gpu_count
+from rlinf.base.redaction import public_url
 from rlinf.config.placeholders import expand
 from rlinf.schema import (
     AlgorithmConfig,
@@ -186,7 +187,8 @@ def teacher_name(config: Sections) -> str | None:
         "average": "the average of the policy's weights",
         "current": "the policy itself",
     }
-    name = teacher.path or teacher.base_url or past[teacher.past_policy]
+    server = None if teacher.base_url is None else public_url(teacher.base_url)
+    name = teacher.path or server or past[teacher.past_policy]
     return name if name is None or teacher.hint is None else f"{name}, with a hint in its prompt"
 
 

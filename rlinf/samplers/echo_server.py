@@ -30,7 +30,7 @@ class EchoServer:
         if model is None and len(served) != 1:
             raise UserError(f"teacher.base_url serves {', '.join(served)}: set teacher.model to one of them")
         if model is not None and model not in served:
-            raise UserError(f"teacher.model: {base_url} serves {', '.join(served)}, not {model}")
+            raise UserError(f"teacher.model: {self._server.name} serves {', '.join(served)}, not {model}")
         self.model = model or served[0]
 
     def tokenize(self, text: str) -> list[int] | None:
@@ -79,7 +79,8 @@ class EchoServer:
             "logprobs": 1,
         }
         (choice,) = self._answer(body)["choices"]
-        logprobs = choice["logprobs"]["token_logprobs"][len(prompt) : len(prompt) + len(response)]
+        reported = (choice.get("logprobs") or {}).get("token_logprobs") or []
+        logprobs = reported[len(prompt) : len(prompt) + len(response)]
         if len(logprobs) != len(response) or None in logprobs:
-            raise ServerError(f"{self._server.base} does not echo the log-probabilities of a prompt's tokens")
+            raise ServerError(f"{self._server.name} does not echo the log-probabilities of a prompt's tokens")
         return [float(logprob) for logprob in logprobs]

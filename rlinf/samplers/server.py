@@ -169,7 +169,7 @@ class ServerSampler(SessionSampler):
             return server_digests.held(self._server, requests)
         except ServerError as error:
             return (
-                f"{self._server.base} does not read its weights back; it needs --worker-extension-cls "
+                f"{self._server.name} does not read its weights back; it needs --worker-extension-cls "
                 f"rlinf.samplers.vllm_weights.WeightReceiver of this version of rlinf ({error})"
             )
 
@@ -229,17 +229,22 @@ class ServerSampler(SessionSampler):
         if name is None and len(models) == 1:
             return dict(next(iter(models.values())))
         if name not in models:
-            raise ServerError(f"{self._server.base} serves {sorted(models)}: set rollout.server.model to one of them")
+            raise ServerError(f"{self._server.name} serves {sorted(models)}: set rollout.server.model to one of them")
         return dict(models[name])
 
     def _check_logprobs(self) -> None:
         """Draw one token of which only one is allowed: its log-probability is 0 exactly when processing comes first."""
         body = {"model": self._model, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], "logprobs": 0}
-        (choice,) = self._server.call(f"{self._server.base}/completions", body)["choices"]
-        (logprob,) = choice["logprobs"]["token_logprobs"]
+        answer = self._server.call(f"{self._server.base}/completions", body)
+        try:
+            logprob = answer["choices"][0]["logprobs"]["token_logprobs"][0]
+        except (LookupError, TypeError) as error:
+            raise ServerError(
+                f"{self._server.name} reports no log-probabilities of tokens as vLLM's server does: {answer!r:.200}"
+            ) from error
         if abs(logprob) > 1e-4:
             raise ServerError(
-                f"{self._server.base} reports log-probabilities from before temperature, top-k and top-p: "
+                f"{self._server.name} reports log-probabilities from before temperature, top-k and top-p: "
                 "start it with --logprobs-mode processed_logprobs"
             )
 
@@ -249,7 +254,7 @@ class ServerSampler(SessionSampler):
             self._server.call(f"{self._server.root}/collective_rpc", {"method": "exclude", "args": [list(ids)]})
         except ServerError as error:
             raise ServerError(
-                f"{self._server.base} cannot leave the tokens of pictures out of its distribution; it needs "
+                f"{self._server.name} cannot leave the tokens of pictures out of its distribution; it needs "
                 "VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver of this "
                 f"version of rlinf: {error}"
             ) from error
@@ -262,7 +267,7 @@ class ServerSampler(SessionSampler):
         result = self._server.call(f"{self._server.root}/weight_info")["weight_version"]
         if result != str(self._version):
             raise ServerError(
-                f"{self._server.base} has weights {result!r} instead of {self._version}: was it restarted, or does "
+                f"{self._server.name} has weights {result!r} instead of {self._version}: was it restarted, or does "
                 "another run push to it? Start this run again to push the weights of its last checkpoint"
             )
 

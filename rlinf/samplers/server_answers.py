@@ -104,7 +104,7 @@ class ServerEngine:
             except queue.Empty:
                 if time.monotonic() >= silent_until:
                     raise ServerError(
-                        f"{self._server.base} sent nothing for {self._server.timeout_s:g} s (rollout.server.timeout_s) "
+                        f"{self._server.name} sent nothing for {self._server.timeout_s:g} s (rollout.server.timeout_s) "
                         f"with {len(self._open)} responses open: the server or its engine hangs"
                     ) from None
                 if time.monotonic() >= until:
@@ -168,12 +168,12 @@ class ServerEngine:
             del self._streams[name]
             missing = sum(key[0] == name for key in self._open)
             if missing:
-                raise ServerError(f"{self._server.base} ended an answer with {missing} responses unfinished")
+                raise ServerError(f"{self._server.name} ended an answer with {missing} responses unfinished")
             return
         expected, read = self._questions[name].prompt_tokens, event.get("prompt_token_ids")
         if expected is not None and read is not None and len(read) != expected:
             raise ServerError(
-                f"{self._server.base} makes {len(read)} tokens of a prompt with pictures, and this run {expected}: "
+                f"{self._server.name} makes {len(read)} tokens of a prompt with pictures, and this run {expected}: "
                 "start it with the run's image processor (vllm serve --mm-processor-kwargs, or its "
                 "preprocessor_config.json)"
             )
@@ -183,7 +183,7 @@ class ServerEngine:
     def _grow(self, key: tuple[int, int], choice: Mapping[str, Any]) -> None:
         answer = self._open[key]
         if choice.get("token_ids") is None:
-            raise ServerError(f"{self._server.base} returns no token ids: it must support return_token_ids (vLLM does)")
+            raise ServerError(f"{self._server.name} returns no token ids: it must support return_token_ids (vLLM does)")
         answer.tokens += choice["token_ids"]
         if choice["token_ids"]:
             answer_logprobs = choice["logprobs"]
@@ -193,7 +193,7 @@ class ServerEngine:
         answer.finish_reason = choice.get("finish_reason")
         if answer.finish_reason not in (None, "stop", "length"):
             raise ServerError(
-                f"{self._server.base} ended a response for another reason than ours: {answer.finish_reason}"
+                f"{self._server.name} ended a response for another reason than ours: {answer.finish_reason}"
             )
         if answer.finish_reason is not None:
             self._ended.append(self._open.pop(key))

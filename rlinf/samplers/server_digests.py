@@ -23,7 +23,7 @@ def held(server: Server, requests: Mapping[str, DigestRequest]) -> Digests:
     answer = server.call(f"{server.root}/collective_rpc", {"method": "held_encoded", "args": [encoded]})
     results = answer.get("results") if isinstance(answer, dict) else None
     if not (isinstance(results, list) and results and isinstance(results[0], dict)):
-        raise ServerError(f"{server.base} answered held_encoded with {str(answer)[:80]!r}")
+        raise ServerError(f"{server.name} answered held_encoded with {str(answer)[:80]!r}")
     return {name: _decoded(requests[name], one) for name, one in results[0].items() if name in requests}
 
 

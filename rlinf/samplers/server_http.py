@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -38,6 +37,8 @@ class Server:
         self._idle: deque[http.client.HTTPConnection] = deque(maxlen=_MOST_IDLE)
         self.base = base_url.rstrip("/")
         self.root = self.base.removesuffix("/v1")
+        self.name = public_url(self.base)
+        """What messages call it: an address may have a password."""
         self.timeout_s = timeout_s
         if urlsplit(self.base).scheme not in ("http", "https"):
             raise ValueError(f"rollout.server.base_url must begin with http:// or https://, got {base_url!r}")
@@ -57,11 +58,7 @@ class Server:
             raise
         finally:
             exchange.hang_up()
-        try:
-            return parse_json(text) if text else None
-        except ValueError as error:
-            begins = text[:80].decode(errors="replace")
-            raise ServerError(f"{public_url(url)} answered without JSON: {begins!r}") from error
+        return _decoded(url, text) if text else None
 
     def events(self, url: str, body: Mapping[str, Any]) -> EventStream:
         """Return the answer to a POST of ``body`` as server-sent events; nothing is sent before the first is
@@ -89,7 +86,7 @@ class EventStream:
     """
 
     def __init__(self, url: str, body: Mapping[str, Any], exchange: Exchange, timeout_s: float) -> None:
-        self._url, self._body, self._exchange, self._timeout_s = url, body, exchange, timeout_s
+        self._url, self._body, self._exchange, self._timeout_s = public_url(url), body, exchange, timeout_s
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the events. Nothing is raised after ``close``.
@@ -105,9 +102,9 @@ class EventStream:
                 if data == b"[DONE]":
                     self._exchange.finish()
                     return
-                event = parse_json(data)
-                if "error" in event:
-                    raise ServerError(f"{self._url} failed on the way: {json.dumps(event['error'])[:500]}")
+                event = _decoded(self._url, data)
+                if not isinstance(event, dict) or "error" in event:
+                    raise ServerError(f"{self._url} failed on the way: {data.decode(errors='replace')[:500]}")
                 yield event
             raise ServerError(f"{self._url} hung up in the middle of an answer: did the server die?")
         except Exception as error:
@@ -121,6 +118,14 @@ class EventStream:
     def close(self) -> None:
         """Hangs up, from whatever thread: the reader's loop ends, and vLLM aborts the request."""
         self._exchange.hang_up()
+
+
+def _decoded(url: str, text: bytes) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        begins = text[:80].decode(errors="replace")
+        raise ServerError(f"{public_url(url)} answered without JSON: {begins!r}") from error
 
 
 def _explain(url: str, timeout_s: float, error: Exception) -> None:

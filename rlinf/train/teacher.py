@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlinf.base.redaction import public_url
 from rlinf.config import Config
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import TextInputs
@@ -58,7 +59,7 @@ def _source(config: Config, learner: LearnerPool, tokenizer: Any) -> tuple[Teach
     def score(batch: Batch) -> Tensor:
         return server.score(batch)
 
-    result, name = server.tokenize(PROBE), f"{server.model} at {teacher.base_url}"
+    result, name = server.tokenize(PROBE), f"{server.model} at {public_url(teacher.base_url)}"
     if result is None:
         return score, {"teacher": f"{name}; its tokenizer could not be compared (there is no /tokenize)"}
     require_same_ids(tokenizer, result, key="teacher.base_url", name=name)

@@ -13,6 +13,7 @@ import pytest
 from rlinf.base.errors import UserError
 from rlinf.config import ConfigErrors, load_mapping
 from rlinf.config.record import stored
+from rlinf.samplers.echo_server import EchoServer
 from rlinf.samplers.server_http import Server, ServerError
 
 KEY = "sk-secret-of-a-test"
@@ -141,3 +142,14 @@ def test_an_answer_that_is_no_json_is_named_with_its_address(
     monkeypatch.setattr(handler, "reply", page)
     with pytest.raises(ServerError, match=rf"{url} answered without JSON: '<!doctype html>'"):
         client(url).call(url, {"n": 1})
+
+
+@pytest.mark.parametrize("logprobs", [None, {"content": []}, {"token_logprobs": [None]}])
+def test_a_teacher_that_does_not_echo_is_named_without_its_password(
+    logprobs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"models": {"data": [{"id": "taught"}]}, "completions": {"choices": [{"logprobs": logprobs}]}}
+    monkeypatch.setattr(Server, "call", lambda self, url, body=None: answers[url.rpartition("/")[2]])
+    teacher = EchoServer("http://ada:word@host/v1", model=None, timeout_s=1.0, concurrency=1)
+    with pytest.raises(ServerError, match=r"^http://host/v1 does not echo"):
+        teacher._echoed((1,), (2,))

@@ -257,6 +257,14 @@ def test_unprocessed_logprobs_are_refused(stand_in: tuple[type[StandIn], str]) -
         connect(url)
 
 
+@pytest.mark.parametrize("choices", [[], [{"logprobs": None}], [{"logprobs": {"content": []}}]])
+def test_a_server_without_logprobs_is_named(stand_in: tuple[type[StandIn], str], choices: list[Any]) -> None:
+    handler, url = stand_in
+    handler.answers["/v1/completions"] = (200, {"choices": choices})
+    with pytest.raises(ServerError, match=f"{url} reports no log-probabilities of tokens"):
+        connect(url.replace("//", "//ada:word@"))
+
+
 def test_a_server_without_weight_endpoints_is_named(stand_in: tuple[type[StandIn], str]) -> None:
     handler, url = stand_in
     sampler = connect(url)
