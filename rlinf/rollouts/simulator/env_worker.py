@@ -229,12 +229,12 @@ class EnvWorker:
                     self._filmed = vec_env, self._collector(vec_env)
                 vec_env, collector = self._filmed
                 with vec_env.filming(video, [task.start_seed for task in filmed]):
-                    runs.append((yield from collector.play(facts, filmed, (version,), greedy=greedy)))
+                    runs.append((yield from collector.play(facts, filmed, (version,), greedy=greedy, brief=True)))
                 problem, last_failure = vec_env.problem, collector.vec_env.last_failure
                 tracks = {task.start_seed: vec_env.track(task.start_seed) for task in filmed}
             if tasks:
                 evaluator = self._evaluator(len(tasks), words)
-                runs.append((yield from evaluator.play(facts, tasks, (version,), greedy=greedy)))
+                runs.append((yield from evaluator.play(facts, tasks, (version,), greedy=greedy, brief=True)))
                 # Those without a camera may have gone well.
                 last_failure = evaluator.vec_env.last_failure or last_failure
                 if words is not None:  # environments of a simulator may take gigabytes: one set of them is enough

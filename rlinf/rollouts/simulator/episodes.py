@@ -51,6 +51,7 @@ class Episode:
 
     task: EpisodeTask
     observations: Arrays
+    """Of a ``brief`` run those of the first decision alone."""
     actions: np.ndarray
     rewards: np.ndarray
     """[L, K] for chunks of K actions."""
@@ -78,19 +79,18 @@ class _Running:
 
     task: EpisodeTask
     attempt: int
-    first: int
-    """Index of its first decision among those of the run."""
     noise: NoiseStream | None
     hold: int
     """Decisions that share their noise; -1: all."""
     block: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
+    decisions: list[tuple[int, _Decision]] = field(default_factory=list)
+    """Those made so far, each with the position of this sub-environment in it."""
 
 
 @dataclass(frozen=True)
 class _Decision:
-    """One of all busy sub-environments: [n, ...] per column, in the order of ``env_indices``."""
+    """One of all busy sub-environments: [n, ...] per column."""
 
-    env_indices: list[int]
     observations: Arrays
     actions: np.ndarray
     rewards: np.ndarray
@@ -135,15 +135,16 @@ class EpisodeCollector:
         *,
         greedy: bool = False,
         env_indices: Sequence[int] | None = None,
+        brief: bool = False,
     ) -> RolloutCoroutine[EpisodeRun]:
         """All of ``tasks`` to their ends on some ``env_indices`` (None: all).
 
+        ``brief``, as for evaluations, keeps no observations but those of each episode's first decision.
         Noise is keyed by (run seed, rollout, row, attempt), the rollout being ``key``; ``greedy`` needs none.
         """
         usable = range(self.vec_env.num_envs) if env_indices is None else env_indices
         waiting = [(task, 0) for task in reversed(tasks)]
         busy: dict[int, _Running] = {}
-        history: list[_Decision] = []
         state = np.zeros((self.vec_env.num_envs, policy.state_size), dtype=np.float32)
         run = EpisodeRun([], Counter(), 0)
         while waiting or busy:
@@ -161,31 +162,29 @@ class EpisodeCollector:
                     continue
                 names: tuple[int | str, ...] = ("act", *key, task.row, attempt)
                 stream = None if greedy else NoiseStream(policy.noise_kind, policy.noise_size, self._seed, *names)
-                busy[env_index] = _Running(task, attempt, len(history), stream, policy.noise_hold)
+                busy[env_index] = _Running(task, attempt, stream, policy.noise_hold)
                 state[env_index] = 0.0
                 self._tally.clear(env_index)
             now = sorted(busy)
             if not now:
                 continue
             observations = {name: leaf[now] for name, leaf in self.vec_env.observations.items()}
-            noise = None if greedy else np.stack([self._noise(busy[env_index], len(history)) for env_index in now])
+            noise = None if greedy else np.stack([self._noise(busy[env_index]) for env_index in now])
             decision: Decision = yield PolicyRequest("decide", (observations, state[now], noise))
             state[now] = decision.state
-            rewards, executed, over = self._advance(now, decision.env_actions, busy, len(history), run)
+            rewards, executed, over = self._advance(now, decision.env_actions, busy, run)
             logprobs = None if decision.output is None else decision.output.logprobs.numpy()
-            history.append(
-                _Decision(now, observations, decision.actions, rewards, executed, decision.env_actions, logprobs)
-            )
+            kept = observations if not brief or any(not busy[env_index].decisions for env_index in now) else {}
+            made = _Decision(kept, decision.actions, rewards, executed, decision.env_actions, logprobs)
+            for position, env_index in enumerate(now):
+                busy[env_index].decisions.append((position, made))
             for env_index, outcome in over.items():
-                timestep = busy.pop(env_index)
-                if outcome is None:
-                    if timestep.attempt + 1 < _ATTEMPTS:
-                        waiting.append((timestep.task, timestep.attempt + 1))
+                if outcome is not None:
+                    run.episodes.append(_stacked(busy.pop(env_index), *outcome, brief=brief))
                     continue
-                terminated, record = outcome
-                run.episodes.append(_cut(history, env_index, timestep, terminated, record))
-            if not busy:
-                history.clear()
+                broken = busy.pop(env_index)
+                if broken.attempt + 1 < _ATTEMPTS:
+                    waiting.append((broken.task, broken.attempt + 1))
         run.episodes.sort(key=lambda episode: episode.task.row)
         return run
 
@@ -205,17 +204,18 @@ class EpisodeCollector:
         return first[name]
 
     @staticmethod
-    def _noise(timestep: _Running, now: int) -> np.ndarray:
+    def _noise(episode: _Running) -> np.ndarray:
         """[noise_size] for the sub-environment's next decision."""
-        assert timestep.noise is not None
-        draw, repeat = divmod(now - timestep.first, timestep.hold) if timestep.hold > 0 else (0, now - timestep.first)
+        assert episode.noise is not None
+        number = len(episode.decisions)
+        draw, repeat = divmod(number, episode.hold) if episode.hold > 0 else (0, number)
         index = draw % _NOISE_BLOCK
         if index == 0 and repeat == 0:
-            timestep.block = timestep.noise.draw(_NOISE_BLOCK if timestep.hold > 0 else 1)
-        return timestep.block[index]
+            episode.block = episode.noise.draw(_NOISE_BLOCK if episode.hold > 0 else 1)
+        return episode.block[index]
 
     def _advance(
-        self, env_indices: list[int], actions: np.ndarray, busy: dict[int, _Running], now: int, run: EpisodeRun
+        self, env_indices: list[int], actions: np.ndarray, busy: dict[int, _Running], run: EpisodeRun
     ) -> tuple[np.ndarray, np.ndarray, dict[int, tuple[bool, EpisodeRecord] | None]]:
         """One decision: rewards [n, K], what was carried out [n, K], the sub-environments that are done (None: it
         failed)."""
@@ -251,7 +251,7 @@ class EpisodeCollector:
             if not alive:
                 break
         for env_index in alive:
-            if now - busy[env_index].first + 1 >= MAX_DECISIONS:
+            if len(busy[env_index].decisions) + 1 >= MAX_DECISIONS:
                 over[env_index] = False, self._record(env_index, busy[env_index].task, success_now[env_index])
         return rewards, executed, over
 
@@ -264,16 +264,16 @@ class EpisodeCollector:
         self.vec_env.restart(env_index)
 
 
-def _cut(
-    history: list[_Decision], env_index: int, timestep: _Running, terminated: bool, record: EpisodeRecord
-) -> Episode:
-    """Cut out the sub-environment's part of the run's history since the episode began."""
-    mine = [(decision.env_indices.index(env_index), decision) for decision in history[timestep.first :]]
-    names = list(mine[0][1].observations)
+def _stacked(running: _Running, terminated: bool, record: EpisodeRecord, *, brief: bool) -> Episode:
+    """Stack the decisions of an episode that is over."""
+    mine = running.decisions
+    seen = mine[:1] if brief else mine
     known = [past.logprobs[at] for at, past in mine if past.logprobs is not None]
     return Episode(
-        task=timestep.task,
-        observations={name: np.stack([past.observations[name][at] for at, past in mine]) for name in names},
+        task=running.task,
+        observations={
+            name: np.stack([past.observations[name][at] for at, past in seen]) for name in seen[0][1].observations
+        },
         actions=np.stack([past.actions[at] for at, past in mine]),
         rewards=np.stack([past.rewards[at] for at, past in mine]),
         executed=np.stack([past.executed[at] for at, past in mine]),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ from seeded_batches import Walks
 from simulator_config import simulator_config
 
 from rlinf.models.actor_critic.policy import ActorCritic, ActorCriticOptions
+from rlinf.models.policy_requests import PolicyFacts, drive
+from rlinf.rollouts.simulator import episodes
 from rlinf.rollouts.simulator.env_worker import EnvWorker
-from rlinf.rollouts.simulator.episodes import EpisodeCollector, EpisodeRun, EpisodeTask
+from rlinf.rollouts.simulator.episodes import EpisodeCollector, EpisodeRun, EpisodeTask, _Decision
 from rlinf.rollouts.vec_env.seeded_batch import SeededBatchVecEnv
 from rlinf.rollouts.vec_env.sync import SyncVecEnv
 from rlinf.rollouts.vec_env.vec_env import VecEnv
@@ -22,12 +26,39 @@ from rlinf.schema import EnvConfig, EvaluationConfig
 OPTIONS = EnvConfig("seeded_batches:make", vectorization="native", step_timeout_s=0.0)
 
 
-def played(vec_env: VecEnv) -> EpisodeRun:
+def played(vec_env: VecEnv, *, brief: bool = False) -> EpisodeRun:
     """Twelve episodes, which end one by one and begin again on the sub-environments that are free."""
     torch.manual_seed(0)
     policy = ActorCritic(vec_env.observation_space, vec_env.action_space, ActorCriticOptions())
     tasks = [EpisodeTask(row, row, 100 + row) for row in range(12)]
-    return EpisodeCollector(vec_env, seed=0).run(policy, tasks, 0, greedy=True)
+    collector = EpisodeCollector(vec_env, seed=0)
+    return drive(collector.play(PolicyFacts.of(policy), tasks, (0,), greedy=True, brief=brief), policy)
+
+
+def test_an_evaluation_keeps_no_more_decisions_than_its_longest_episode_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of all decisions would fill the memory."""
+    whole = played(make_seeded_vec_env(OPTIONS, 3))
+    made: list[weakref.ref[_Decision]] = []
+    most = 0
+
+    def counted(*columns: Any) -> _Decision:
+        nonlocal most
+        decision = _Decision(*columns)
+        made.append(weakref.ref(decision))
+        most = max(most, sum(one() is not None for one in made))
+        return decision
+
+    monkeypatch.setattr(episodes, "_Decision", counted)
+    brief = played(make_seeded_vec_env(OPTIONS, 3), brief=True)
+    # With the one that is being made, and the last one, which the loop still names.
+    assert most <= max(len(episode.rewards) for episode in brief.episodes) + 2 < len(made)
+    for one, other in zip(brief.episodes, whole.episodes, strict=True):
+        assert (one.task, one.terminated, one.rewards.tolist()) == (
+            other.task,
+            other.terminated,
+            other.rewards.tolist(),
+        )
+        assert one.observations["observation"].tolist() == other.observations["observation"][:1].tolist()
 
 
 def test_episodes_are_those_of_single_environments(monkeypatch: pytest.MonkeyPatch) -> None:
