@@ -37,10 +37,10 @@ class Finding:
 
 def examine(run: RunRecord) -> list[Finding]:
     """All findings about a run, the worst first. What follows from another finding is left out."""
-    cause = _large_updates(run)
-    checks = CHECKS if cause is None else [check for check in CHECKS if check not in _OF_LARGE_UPDATES]
-    findings = [finding for check in checks if (finding := check(run)) is not None]
-    findings = findings if cause is None else [cause, *findings]
+    cause = destroyed({name: run.values(name) for name in run.series}, run.setting("learner.optimizer.lr"))
+    checks = [check for check in CHECKS if not (cause and check in _OF_LARGE_UPDATES)]
+    findings = [Finding("bad", TITLE, cause)] if cause else []
+    findings += [finding for check in checks if (finding := check(run)) is not None]
     return sorted(findings, key=lambda finding: WORST_FIRST[finding.level])
 
 
@@ -70,11 +70,6 @@ def _first_steps(run: RunRecord) -> Finding | None:
     ]
     warnings = early_warnings(steps, run.config)
     return Finding("bad", warnings[0].title, warnings[0].words) if warnings else None
-
-
-def _large_updates(run: RunRecord) -> Finding | None:
-    words = destroyed({name: run.values(name) for name in run.series}, run.setting("learner.optimizer.lr"))
-    return Finding("bad", TITLE, words) if words else None
 
 
 def _progress(run: RunRecord) -> Finding | None:

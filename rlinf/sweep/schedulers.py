@@ -56,7 +56,8 @@ def _neighbour(sweep: Sweep, setting: Mapping[str, Any], index: tuple[int, ...])
             return draw_from(entry, generator)
         up = bool(generator.integers(2))
         if entry.choice is not None:
-            return _adjacent_option(entry.choice, value, up)
+            position = entry.choice.index(value) + (1 if up else -1)
+            return entry.choice[min(max(position, 0), len(entry.choice) - 1)]
         low, high = entry.uniform or entry.loguniform or entry.integer or (value, value)
         moved = value * _FACTORS[up]
         if entry.integer is not None:
@@ -65,11 +66,6 @@ def _neighbour(sweep: Sweep, setting: Mapping[str, Any], index: tuple[int, ...])
         return min(max(moved, low), high)
 
     return draw
-
-
-def _adjacent_option(options: list[object], value: Any, up: bool) -> object:
-    index = options.index(value) + (1 if up else -1)
-    return options[min(max(index, 0), len(options) - 1)]
 
 
 # Without a budget of steps a rung is never out of reach.

@@ -53,9 +53,9 @@ function metricLines(runs, metric, axis, width) {
   });
 }
 
-/** What a plot of runs over one of AXES has below it. */
-function axisOptions(axis, runs = []) {
-  const warm = axis === "step" && runs.some((run) => run.series.step[0] < 0);
+/** What a plot of lines over one of AXES has below it. */
+function axisOptions(axis, lines = []) {
+  const warm = axis === "step" && lines.some((line) => line.x[0] < 0);
   return { xLabel: warm ? "step (below 0: warm start)" : AXES[axis], whole: axis !== "axis/minutes" };
 }
 
@@ -69,7 +69,8 @@ function headlineCurves(runs) {
     const card = el("div", { class: "card", "data-metric": name }, node);
     const banded = runs.some((run) => run.series[`${name}/ci_low`]);
     const title = `${name}${banded ? ", 95% interval" : ""}`;
-    plotLines(node, metricLines(runs, name, "step", longest > 30 ? 7 : 1), { height: 250, title, legend: runs.length > 1, ...axisOptions("step", runs) });
+    const lines = metricLines(runs, name, "step", longest > 30 ? 7 : 1);
+    plotLines(node, lines, { height: 250, title, legend: runs.length > 1, ...axisOptions("step", lines) });
     return card;
   }));
 }
@@ -94,7 +95,8 @@ function curvesPanel(section, runs) {
     for (const name of names) {
       const node = el("div");
       grid.append(el("div", { class: "card", "data-metric": name }, node));
-      plotLines(node, metricLines(runs, name, state.axis, state.width), { title: name, legend: runs.length > 1, ...axisOptions(state.axis, runs) });
+      const lines = metricLines(runs, name, state.axis, state.width);
+      plotLines(node, lines, { title: name, legend: runs.length > 1, ...axisOptions(state.axis, lines) });
     }
   }
 

@@ -1,7 +1,7 @@
 function runFacts(run) {
   const last = run.series.step[run.series.step.length - 1];
   const steps = last < 0 ? fact("steps of the warm start", number(run.series.step.length)) : fact("steps", number(last));
-  const facts = [fact("status", run.status), steps, fact("training", duration(run.wall_s ?? (run.series["axis/minutes"]?.at(-1) ?? 0) * 60))];
+  const facts = [fact("status", run.status), steps, fact("training time", duration(run.wall_s ?? (run.series["axis/minutes"]?.at(-1) ?? 0) * 60))];
   for (const [name, value] of Object.entries(run.final)) {
     if (!/\/(ci_low|ci_high|n)$/.test(name) && facts.length < 7) {
       const [low, high] = [run.final[`${name}/ci_low`], run.final[`${name}/ci_high`]];
@@ -27,12 +27,15 @@ function taskTable(run) {
       { name: "95% interval", key: "interval" }, { name: "episodes", key: "count", number: true }], rows);
 }
 
-/** What the policy listens to: a row for each input that was changed in an evaluation. */
+/** What the policy listens to: a row for each input that was changed in an evaluation; a line if none was. */
 function listeningTable(run) {
+  if (run.listening.every((row) => row.value === null)) {
+    return el("p", { class: "dim" }, run.listening.map((row) => `${row.changed}: ${row.verdict}`).join("; "));
+  }
   const rows = run.listening.map((row) => ({ ...row, interval: row.value === null ? "" : `[${number(row.low, 3)}, ${number(row.high, 3)}]` }));
   return sortableTable(
-    [{ name: "changed", key: "changed" }, { name: "as it is", key: "usual", number: true }, { name: "changed so", key: "value", number: true },
-      { name: "95% interval", key: "interval" }, { name: "what it shows", key: "verdict" }], rows);
+    [{ name: "change", key: "changed" }, { name: "without it", key: "usual", number: true }, { name: "with it", key: "value", number: true },
+      { name: "95% interval", key: "interval" }, { name: "reading", key: "verdict" }], rows);
 }
 
 function overviewPanel(section, runs) {
