@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from types import FunctionType, MethodType
 from typing import Any, TypeVarTuple, cast
 
 from rlinf.config.defaults import default_of, value_of
 from rlinf.config.experiment import Config
-from rlinf.config.names import facts_of, leaves
+from rlinf.config.names import leaves
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
 from rlinf.schema.key import OWN, Readers
 
@@ -117,20 +117,14 @@ class Context:
         name = self.config.policy.name
         return (OWN if ":" in name else name) in readers.policies
 
-    def switched_off(self, section: str, switch: str) -> list[str]:
-        """Return the other keys of a section that its ``switch`` turns off.
+    def switched_off(self, switch: str, names: Iterable[str]) -> list[str]:
+        """Return the keys of a section, by their ``names`` in it, that its ``switch`` turns off.
 
-        Keys of other kinds of policy are not among them, nor keys of a layer below: the command line may switch off
-        what a file describes.
+        Keys of a layer below are not among them: the command line may switch off what a file describes.
         """
         layer = self.origin_of(switch).layer
-        return [
-            key
-            for key in leaves()
-            if key.startswith(f"{section}.") and key != switch
-            if (readers := facts_of(key).read_by) is None or self.is_for(readers)
-            if layer <= self.origin_of(key).layer
-        ]
+        keys = [f"{switch.rpartition('.')[0]}.{name}" for name in names]
+        return [key for key in keys if layer <= self.origin_of(key).layer]
 
     def origin_of(self, *keys: str) -> Origin:
         """Return the line of the first of these keys that was written, else of the nearest section around the first."""

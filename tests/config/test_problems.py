@@ -78,7 +78,7 @@ WRONG = [
     ),
     ("algorithm: {adv_type: reinforce_pp, kl_controller: adaptive}", "is not read without kl_coef: 0.001", ""),
     ("run: {init_optimizer: true}", "run.init_optimizer is not read without run.init_from.", "Name a run"),
-    ("evaluation: {size: 0, at_start: false}", "evaluation.at_start is not read with evaluation.size: 0.", ""),
+    ("evaluation: {size: 0, every: 5}", "evaluation.every is not read with evaluation.size: 0.", "Take it out"),
     ("learner: {backend: fsdp, compare_float32_every: 5}", "is not read by learner.backend: fsdp", ""),
     ("policy: {dtype: float32}\nlearner: {compare_float32_every: 5}", "there is nothing to compare", "bfloat16"),
     ("cluster: {gpus_per_learner: 1.5}", "more than one GPU must be a whole number", "Use 1 or 2."),

@@ -99,15 +99,6 @@ def _check_origin(context: Context) -> None:
     elif policy.architecture and "model_type" not in policy.architecture:
         message = "policy.architecture does not name its model_type."
         context.error("policy.architecture", message, "Add model_type: qwen2 (or qwen3, llama).")
-    if (policy.tokenizer.path or policy.path) is not None:
-        unread_training_of_tokenizer(context)
-
-
-def unread_training_of_tokenizer(context: Context) -> None:
-    """Report the options of a tokenizer that the run would train, where it loads one."""
-    for name in ("vocab_size", "split_digits"):
-        why = "is not read: the tokenizer is loaded, not trained."
-        context.unread(f"policy.tokenizer.{name}", why, "Take it out.")
 
 
 def check_vision(context: Context) -> None:

@@ -11,6 +11,18 @@ from rlinf.config.defaults import default_of
 from rlinf.config.derived import run_directory
 from rlinf.config.placeholders import PlaceholderError
 
+_OF_AN_EVALUATION = (
+    "every",
+    "background",
+    "samples",
+    "temperature",
+    "env_kwargs",
+    "video_every",
+    "video_episodes",
+    "words",
+)
+"""Keys of `evaluation` that request one."""
+
 _LONGEST_PART, _LONGEST_PATH = 255, 3800
 """Bytes of a folder's name on Linux, and of a path that leaves room for the files in it."""
 
@@ -63,7 +75,7 @@ def check_evaluation(context: Context) -> None:
         fix = "Set evaluation.temperature: 0.6, for example, or evaluation.samples: 1."
         context.error("evaluation.samples", message, fix)
     if evaluation.size == 0:
-        for key in context.switched_off("evaluation", "evaluation.size"):
+        for key in context.switched_off("evaluation.size", _OF_AN_EVALUATION):
             off = json.dumps(default_of(context.config, key))
             fix = f"Take it out ({key}={off} on the command line), or set evaluation.size: 256."
             context.unread(key, "is not read with evaluation.size: 0.", fix)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from rlinf.config.context import Context
 from rlinf.config.derived import has_warm_start, optimizer_steps_per_iteration
 
+_OF_A_WARM_START = ("data", "cache", "evaluate_every")
+"""Keys of `sft` that request one; rates and sizes may stay in a file while it is off."""
+
 
 def check_schedule(context: Context) -> None:
     """Check that the warm-up ends within the run; otherwise it would never reach the learning rate."""
@@ -51,7 +54,7 @@ def _check_warm_start(context: Context) -> None:
         if not steps:
             message = "run.max_steps 0 (`rlinf sft` sets it) is for a warm start alone, and there is none."
             context.error("run.max_steps", message, "Write 1 or more, or set sft.steps.")
-        for key in context.switched_off("sft", "sft.steps"):
+        for key in context.switched_off("sft.steps", _OF_A_WARM_START):
             context.unread(key, "is not read without a warm start.", "Set sft.steps: 200, for example.")
         return
     if sft.epochs is not None and sft.steps:

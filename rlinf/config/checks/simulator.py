@@ -206,8 +206,9 @@ def _check_policy(context: Context) -> None:
 def _check_warm_start(context: Context) -> None:
     sft = context.config.sft
     if not has_warm_start(context.config):
-        return
-    if sft.dataset is None:
+        for key in context.switched_off("sft.steps", (*_OF_A_DEMONSTRATOR, "dataset", *_OF_A_DATASET)):
+            context.unread(key, "is not read without a warm start.", "Set sft.steps: 200, for example.")
+    elif sft.dataset is None:
         for name in _OF_A_DATASET:
             context.unread(f"sft.{name}", "is not read without sft.dataset.", "Take it out.")
     else:

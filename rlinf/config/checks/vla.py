@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
-from rlinf.config.checks.policy import unread_training_of_tokenizer
 from rlinf.config.context import Context
 from rlinf.config.derived import has_warm_start, is_off_policy, is_vla, uses_openvla, uses_pi0, uses_published
 from rlinf.schema import TowerConfig
@@ -100,7 +99,9 @@ def check_vla(context: Context) -> None:
             message = f"policy.vla.{name} needs three numbers{' above 0' if name == 'image_std' else ''}, not {values}."
             context.error(f"policy.vla.{name}", message, "For example: [0.5, 0.5, 0.5].")
     if (config.policy.tokenizer.path or config.policy.vla.language.path) is not None and not uses_openvla(config):
-        unread_training_of_tokenizer(context)
+        for name in ("vocab_size", "split_digits"):
+            why = "is not read: the tokenizer is loaded, not trained."
+            context.unread(f"policy.tokenizer.{name}", why, "Take it out.")
     if uses_pi0(config):
         context.run(_check_tower, "policy.flow.pi0", config.policy.flow.pi0, "pi0")
         for key in _NOT_OF_PI0:

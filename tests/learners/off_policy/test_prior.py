@@ -155,7 +155,7 @@ def test_what_cannot_be_meant_is_refused(key: str, words: str) -> None:
 
 
 def test_shares_that_leave_nothing_are_refused(tmp_path: Path) -> None:
-    keys = [f"algorithm.prior_data={tmp_path}", "algorithm.prior_share=0"]
+    keys = [f"algorithm.prior_data={tmp_path}", "algorithm.prior_share=0.001"]
     with pytest.raises(ConfigErrors, match="is none of them, or all"):
         load(RECIPE, keys)
     with pytest.raises(ConfigErrors, match="have no priorities"):
