@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Mapping
 from typing import Any
@@ -39,6 +40,8 @@ def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
     if text is not options:
         options["text_config"] = {**special, **text}
     config = named_config({"model_type": model_type, **special, **options})
+    if text is not options:
+        _require_sections(config, options)
     _require_heads(config)
     return config
 
@@ -83,6 +86,17 @@ def require_text_model(config: Any, key: str) -> None:
     if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         return
     raise PolicyError(f"{key}: {kind} is no causal language model. Take one, for example qwen2, qwen3 or llama.")
+
+
+def _require_sections(config: Any, options: Mapping[str, Any]) -> None:
+    """Raise PolicyError if sizes of the decoder stand outside its section, where transformers does not read them."""
+    own, text = dataclasses.fields(config), dataclasses.fields(config.get_text_config())
+    outside = {field.name for field in text} - {field.name for field in own}
+    if misplaced := [name for name in options if name in outside]:
+        raise PolicyError(
+            f"{_KEY}: {config.model_type} reads {', '.join(misplaced)} in a section of its own. "
+            f"Write {_KEY}.text_config: {{{misplaced[0]}: ...}}."
+        )
 
 
 def _require_heads(config: Any) -> None:

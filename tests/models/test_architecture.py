@@ -22,6 +22,10 @@ CASES = [
     ({"hidden_size": "wide"}, "qwen2 refuses a value: .*'hidden_size' expected int"),
     ({"hidden_size": 0}, "no qwen2 can be made"),
     ({"num_hidden_layers": None}, "qwen2 refuses a value: .*'num_hidden_layers' expected int"),
+    (
+        {"model_type": "smolvlm"},
+        r"smolvlm reads hidden_size, .* in a section of its own\. Write .*text_config: ",
+    ),
     ({"vocab_size": "large"}, r"policy\.architecture\.vocab_size must be a whole number, not 'large'"),
 ]
 
@@ -41,7 +45,7 @@ def test_it_is_refused_by_check(changed: dict[str, Any], words: str, tmp_path: P
         raise PolicyError(finding.message)
 
 
-@pytest.mark.parametrize("number", [0, 1, 5, 7])
+@pytest.mark.parametrize("number", [0, 1, 5, 7, 8])
 def test_it_is_refused_by_training(number: int, tmp_path: Path) -> None:
     changed, words = CASES[number]
     with pytest.raises(PolicyError, match=words):
