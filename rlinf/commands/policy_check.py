@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rlinf.base.errors import UserError
+from rlinf.base.machine import gpu_count
 from rlinf.commands.finding import Caveat
 from rlinf.config import Config
 from rlinf.models.gguf import is_gguf, model_folder
@@ -112,17 +114,21 @@ def require_architecture(config: Config, tokenizer: Any) -> None:
     from rlinf.models.architecture import architecture_config, require_packs, require_runs, require_text_model
     from rlinf.models.loading import checkpoint_config, empty_causal_lm
     from rlinf.models.vision.families import text_decoder
+    from rlinf.samplers.vllm_cache import require_head_size
 
     path, architecture = config.policy.path, config.policy.architecture
     if path is not None:
         if local_files(path) is None:
             return
-        require_text_model(checkpoint_config(path), "policy.path")
+        made = checkpoint_config(path)
+        require_text_model(made, "policy.path")
     else:
         made = architecture_config(architecture, tokenizer)
         require_text_model(made, "policy.architecture")
         require_runs(made, config.policy.attention)
         architecture = made.to_dict()
+    if config.rollout.sampler == "vllm" and gpu_count() == 0 and find_spec("vllm") is not None:
+        require_head_size(made)
     if config.learner.pack and config.learner.backend != "megatron":
         require_packs(text_decoder(empty_causal_lm(path, architecture)))
 

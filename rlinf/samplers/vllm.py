@@ -25,6 +25,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.packages import install_command
 from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
 from rlinf.data.token_array import TokenArray
+from rlinf.models.loading import checkpoint_config
 from rlinf.models.weight_digest import DigestRequest, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
@@ -32,7 +33,7 @@ from rlinf.samplers.requests import limit_of
 from rlinf.samplers.session import EngineSession, SessionSampler
 from rlinf.samplers.sight import Sight
 from rlinf.samplers.streams import stream_key
-from rlinf.samplers.vllm_cache import allow_blocks_of_16, cpu_block, cpu_cache_mb
+from rlinf.samplers.vllm_cache import allow_blocks_of_16, cpu_block, cpu_cache_mb, require_head_size
 from rlinf.samplers.vllm_pictures import OPTIONS, PicturePrompts
 from rlinf.samplers.vllm_products import use_onednn_products
 from rlinf.schema.derived import Precision, activation_dtype
@@ -278,6 +279,8 @@ class VllmSampler(SessionSampler):
         if cpu and "torch._dynamo.config" in sys.modules:
             # Too late for the environment: without this the first step spends a quarter of a minute compiling.
             sys.modules["torch._dynamo.config"].disable = True  # type: ignore[attr-defined]
+        if cpu:
+            require_head_size(checkpoint_config(self._model))
         dtype = activation_dtype(self._dtype, on_gpu=not cpu)
         cache_mb, block = config.kv_cache_memory_mb, cpu_block(dtype)
         if cpu and cache_mb is None:

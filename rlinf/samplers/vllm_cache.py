@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from rlinf.base.errors import UserError
 from rlinf.base.machine import memory_bytes
 from rlinf.models.loading import checkpoint_config
 
 _LEAST_MB = 64
 _LARGEST_SHARE = 8
 """Of the machine's memory, an eighth; pages that no response has reached are not taken from it."""
+_USUAL_HEADS = (64, 128)
+"""Sizes that spare `rlinf check` the seconds of importing vLLM."""
 
 
 def cpu_block(dtype: str) -> int:
@@ -30,6 +35,25 @@ def allow_blocks_of_16() -> None:
     CPUAttentionBackend.get_supported_kernel_block_sizes = staticmethod(lambda _spec=None: [MultipleOf(16)])
 
 
+def require_head_size(config: Any) -> None:
+    """Raise UserError if vLLM's attention on a CPU has no kernel for the heads of a model of this configuration."""
+    size = _head_size(config.get_text_config())
+    if size in _USUAL_HEADS:
+        return
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+    sizes = CPUAttentionBackend.get_supported_head_sizes()
+    if size not in sizes:
+        raise UserError(
+            f"rollout.sampler vllm: on a CPU its attention takes heads of {', '.join(map(str, sizes))} numbers, and "
+            f"this model's have {size}. Set rollout.sampler: hf, or policy.architecture.num_attention_heads"
+        )
+
+
+def _head_size(config: Any) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
 def cpu_cache_mb(model: str, *, tokens: int, bytes_per_value: int) -> int:
     """MiB that hold the keys and values of ``tokens`` tokens of the model in the folder ``model``.
 
@@ -37,6 +61,5 @@ def cpu_cache_mb(model: str, *, tokens: int, bytes_per_value: int) -> int:
     """
     config = checkpoint_config(model).get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    values = 2 * config.num_hidden_layers * heads * head_size * tokens
+    values = 2 * config.num_hidden_layers * heads * _head_size(config) * tokens
     return max(_LEAST_MB, min(values * bytes_per_value, memory_bytes() // _LARGEST_SHARE) >> 20)

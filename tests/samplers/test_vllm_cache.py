@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from rlinf.base.errors import UserError
+from rlinf.models.loading import checkpoint_config
 from rlinf.samplers import vllm_cache
 
 SMOLLM2 = {
@@ -47,3 +49,10 @@ def test_blocks_are_small_where_their_kernel_is_as_fast(
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     assert vllm_cache.cpu_block(dtype) == block
+
+
+@pytest.mark.vllm
+def test_heads_that_its_attention_lacks_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SMOLLM2 | {"hidden_size": 144}))
+    with pytest.raises(UserError, match=r"heads of 32, 64, .* numbers, and this model's have 16"):
+        vllm_cache.require_head_size(checkpoint_config(str(tmp_path)))
