@@ -6,7 +6,8 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
         kwargs["render_mode"] = render_mode
     _import_module_of(options.id)
     batch = batch_function(options.id)
-    try:
+    with _construction_errors(options):
         if batch is not None:
             env: gymnasium.Env = SingleOfBatch(batch, kwargs)
             if options.max_episode_steps is not None:
@@ -107,6 +108,28 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
                 entry = options.id if _is_single(own) else functools.partial(_made_by, own, options.id)
                 known = EnvSpec(options.id.rpartition(":")[2], entry_point=entry)
             env = gymnasium.make(known, max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs)
+    _make_spaces(env, options.id)
+    if options.reset_state_ids:
+        env = ResetStateIds(env, options.reset_state_ids)
+    for wrapper in options.wrappers:
+        env = _wrapped(env, wrapper)
+    if options.ignore_terminations:
+        env = IgnoreTerminations(env)
+    if options.frame_stack > 1:
+        env = gymnasium.wrappers.FrameStackObservation(env, options.frame_stack, padding_type=options.frame_padding)
+    if options.action_mask is not None:
+        try:
+            env = ActionMask(env, options.action_mask)
+        except TypeError as error:
+            raise EnvArgumentsError(str(error)) from error
+    return env
+
+
+@contextmanager
+def _construction_errors(options: EnvConfig) -> Iterator[None]:
+    """Put what a constructor raises in the block into words: what of the configuration to change."""
+    try:
+        yield
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound, gymnasium.error.VersionNotFound) as error:
         raise EnvNotFoundError(
             f"env.id {options.id!r} is not registered{_meant(options.id)}: {error} If a package registers it, name the "
@@ -124,21 +147,6 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
         raise
     except (Exception, SystemExit) as error:
         raise _not_constructed(options, error) from error
-    _make_spaces(env, options.id)
-    if options.reset_state_ids:
-        env = ResetStateIds(env, options.reset_state_ids)
-    for wrapper in options.wrappers:
-        env = _wrapped(env, wrapper)
-    if options.ignore_terminations:
-        env = IgnoreTerminations(env)
-    if options.frame_stack > 1:
-        env = gymnasium.wrappers.FrameStackObservation(env, options.frame_stack, padding_type=options.frame_padding)
-    if options.action_mask is not None:
-        try:
-            env = ActionMask(env, options.action_mask)
-        except TypeError as error:
-            raise EnvArgumentsError(str(error)) from error
-    return env
 
 
 def make_in_time(options: EnvConfig, make: Callable[[EnvConfig], gymnasium.Env] = make_env) -> gymnasium.Env:
@@ -283,10 +291,11 @@ def _refused_argument(env_id: str, error: str) -> str:
     """Python's words of an argument that a constructor does not take, or ours with the nearest that it takes."""
     refused = re.search(r"unexpected keyword argument '(\w+)'", error)
     spec = gymnasium.registry.get(env_id.rpartition(":")[2])
-    made = spec.entry_point if spec is not None else _own(env_id)
+    made = spec.entry_point or spec.vector_entry_point if spec is not None else _own(env_id)
     if refused is None or made is None:
         return error
-    known = [one.name for one in own_parameters(imported(made) if isinstance(made, str) else made, behind=0)]
+    parameters = own_parameters(imported(made) if isinstance(made, str) else made, behind=0)
+    known = [one.name for one in parameters if one.name != "num_envs"]
     return f"it takes no {refused[1]}{did_you_mean(refused[1], known)}; it takes {', '.join(known) or 'none'}"
 
 
@@ -304,11 +313,12 @@ def make_native_env(options: EnvConfig, num_envs: int) -> Any:
     )
     arguments: dict[str, Any] = {**limit, **options.kwargs}
     batch = batch_function(options.id)
-    if batch is not None:
-        made = batch(num_envs=num_envs, **arguments)
-        _require_vector_env(made, batch)
-        return made
-    return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **arguments)
+    with _construction_errors(options):
+        if batch is not None:
+            made = batch(num_envs=num_envs, **arguments)
+            _require_vector_env(made, batch)
+            return made
+        return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **arguments)
 
 
 def may_skip_pictures(env: gymnasium.Env, options: EnvConfig) -> bool:

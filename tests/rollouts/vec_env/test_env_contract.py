@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from rlinf.rollouts.vec_env import vec_env
 from rlinf.rollouts.vec_env.env_checker import remarks_on
-from rlinf.rollouts.vec_env.make_env import EnvNotFoundError, make_env, make_native_env
+from rlinf.rollouts.vec_env.make_env import EnvArgumentsError, EnvNotFoundError, make_env, make_native_env
 from rlinf.rollouts.vec_env.sync import SyncVecEnv
 from rlinf.rollouts.vec_env.vec_env import ObservationCheck, StepResult
 from rlinf.schema import EnvConfig
@@ -178,5 +178,7 @@ def test_what_names_an_environment_wrongly_is_answered(tmp_path: Path, monkeypat
         make_env(EnvConfig("walk_of_test.py:Walk"))
     with pytest.raises(EnvNotFoundError, match=r"make gives one environment, .*Take num_envs out of its parameters"):
         make_native_env(EnvConfig("walk_of_test:make"), 2)
+    with pytest.raises(EnvArgumentsError, match=r"env\.kwargs do not fit .*: it takes no tsak"):
+        make_native_env(EnvConfig("rlinf_envs:rlinf/Math-v0", kwargs={"tsak": 1}), 2)
     # Tensors are read as arrays in training, so they are no mistake.
     assert not [remark for remark in remarks_on(make_env(EnvConfig("walk_of_test:Walk")), "success") if remark.fatal]
