@@ -112,10 +112,9 @@ def _same_in_words(given: str, requested: str) -> bool | None:
         return False  # while AB is a segment or a product too, which algebra compares
     if ordinal(requested) != requested or ordinal(given) != given:
         return ordinal(given).lower() == ordinal(requested).lower()
-    for words, digits in ((requested, given), (given, requested)):
-        value = number_word(words)
-        if value is not None and digits.strip() == str(value):
-            return True
+    value = number_word(requested)  # in a sentence of the response a word may count anything
+    if value is not None and given.strip() == str(value):
+        return True
     return same_time(given, requested)
 
 

@@ -104,12 +104,13 @@ def _inside(text: str) -> str | None:
 def enclosed(text: str) -> str | None:
     """Read the answer in a box, tag or ``####`` line: the text or what it announces, with number words as digits.
 
-    In a sentence a word such as "three" may count anything, so it is read only if it stands alone.
+    In a sentence a word such as "three" may count anything, so it is read only if the answer stands alone.
     """
     bare = undressed(text).strip()
-    value = number_word(bare)
-    if value is not None:
-        return str(value)
+    parts = [bare] if number_word(bare) is not None else bare.split(" and ")
+    values = [number_word(part) for part in parts]
+    if None not in values:
+        return " and ".join(map(str, values))
     return announced(bare) or text.strip() or None
 
 

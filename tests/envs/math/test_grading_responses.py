@@ -194,7 +194,6 @@ RESPONSES: dict[str, Family] = {
                 'The answer is "6".',
                 "The correct result is 6.",
                 "The answer is 6. I checked it, and the answer is correct.",
-                "The answer is six",
                 '{"answer": 6}',
                 '```json\n{"reasoning": "2*3", "answer": "6"}\n```',
                 "The answer is $6$, which is even.",
@@ -202,6 +201,7 @@ RESPONSES: dict[str, Family] = {
             ],
             [
                 "The answer is 7!",
+                "The answer is six",
                 "The answer is $6!$",
                 "The answer is 6! ways",
                 "The answer is not 6.",
@@ -265,13 +265,13 @@ RESPONSES: dict[str, Family] = {
         (
             "12",
             [
-                "The answer is twelve.",
                 "The answer is **12** dollars",
                 "**Answer:** 12",
-                "The answer is **twelve**.",
                 "The answer is 12, not 13.",
             ],
             [
+                "The answer is twelve.",
+                "The answer is **twelve**.",
                 "The answer is twelve or thirteen.",
                 "The answer is 1**2",
                 "The answer is 13, not 12.",
