@@ -59,7 +59,7 @@ def arguments_of(
     monkeypatch.setattr(LLMEngine, "from_engine_args", staticmethod(capture))
     monkeypatch.setattr(type(current_platform), "is_cpu", lambda _self: cpu)
     policy, file = tmp_path / "policy", tmp_path / "run.yaml"
-    tiny_qwen2().save_pretrained(policy)
+    tiny_qwen2(head_dim=32).save_pretrained(policy)  # a size that vLLM takes on a CPU
     text = YAML.replace("POLICY", str(policy)).replace("CHUNKED", str(chunked)).replace("EAGER", str(eager))
     file.write_text(text)
     spec = SamplerSpec(str(policy), (EOS,), PAD, seed=5, max_model_len=64)
