@@ -18,8 +18,11 @@ from rlinf.datasets.conversation_messages import (
     own_fields,
     text_message,
 )
+from rlinf.datasets.transcripts import transcript_messages
 
 MESSAGES = ("messages", "conversations", "conversation")
+TEXT = "text"
+"""Read if it is a transcript, with the roles' names in it."""
 IMAGES = ("images", "image")
 PROMPTS = ("prompt", "question", "instruction", "problem", "query", "input")
 MATERIAL = ("input", "context", "query")
@@ -31,6 +34,7 @@ SYSTEM = ("system", "system_prompt")
 HISTORY, TOOLS = "history", ("tools", "functions")
 CHOSEN, REJECTED = "chosen", "rejected"
 _ASSISTANT = "assistant"
+_TRANSCRIPTS = (*MESSAGES, TEXT, "prompt", CHOSEN, REJECTED)
 __all__ = ["Conversation", "ConversationError", "Message", "conversation_of", "pair_of"]
 
 
@@ -95,6 +99,8 @@ def conversation_of(location: str, row: object, folder: Path | None = None) -> C
         raise ConversationError(f"{location}: a row must be an object, got {type(row).__name__}")
     columns = _columns(location, row, folder)
     listed = columns.take(MESSAGES)
+    if listed is None and _are_messages(columns.row.get(TEXT)):
+        listed = columns.take((TEXT,))
     if listed is None and columns.has("0"):
         # Messages in columns 0, 1, ...: a row that is a list, as tables have it.
         names = [str(number) for number in range(len(columns.row)) if columns.has(str(number))]
@@ -136,9 +142,11 @@ def pair_of(location: str, row: object, folder: Path | None = None) -> tuple[Con
 def _columns(location: str, row: Mapping[Any, Any], folder: Path | None) -> _Columns:
     """Return the columns of a row, with messages that are written as text read as lists."""
     try:
-        return _Columns(location, {name: listed_messages(value) for name, value in row.items()}, folder)
+        read = {name: listed_messages(value) for name, value in row.items()}
     except ValueError as error:
         raise ConversationError(f"{location}: {error}") from error
+    transcripts = {name: transcript_messages(read[name]) for name in _TRANSCRIPTS if name in read}
+    return _Columns(location, read | transcripts, folder)
 
 
 def _prompt_messages(columns: _Columns) -> list[Message]:

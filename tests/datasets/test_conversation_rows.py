@@ -171,6 +171,37 @@ def test_a_pair_whose_prompt_is_another_one_is_refused(row: dict[str, Any], word
         pair_of("rows:1", row)
 
 
+HUMAN, SPOKEN = "\n\nHuman: 3 + 4?", "\n\nHuman: 3 + 4?\n\nAssistant: Now?\n\nHuman: Yes.\nHuman: go."
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "prompt"),
+    [
+        (f"{SPOKEN}\n\nAssistant: 7", f"{SPOKEN}\n\nAssistant: 8", None),
+        ("7", "8", f"{SPOKEN}\n\nAssistant:"),
+        ("### Human: 3 + 4?### Assistant: 7", "### Human: 3 + 4?### Assistant: 8", None),
+    ],
+)
+def test_transcripts_are_pairs(chosen: str, rejected: str, prompt: str | None) -> None:
+    found = pair({"chosen": chosen, "rejected": rejected, **({"prompt": prompt} if prompt else {})})
+    talk, other = found
+    assert (talk[0], talk[-1]) == (("user", "3 + 4?"), ("assistant", "7"))
+    assert other == "8"
+    assert len(talk) == (2 if chosen.startswith("###") else 4)
+    assert chosen.startswith("###") or talk[2] == ("user", "Yes.\nHuman: go.")
+
+
+def test_a_transcript_in_the_column_text_is_a_conversation() -> None:
+    wanted = [("user", "Hi"), ("assistant", "Hello"), ("user", "3 + 4?"), ("assistant", "7")]
+    assert turns({"text": "### Human: Hi### Assistant: Hello\n### Human: 3 + 4?### Assistant: 7"}) == wanted
+
+
+@pytest.mark.parametrize("text", ["no roles", f"{HUMAN}\n\nHuman: More?", "The Human: 3 + 4?\n\nAssistant: 7"])
+def test_a_text_without_both_roles_is_no_transcript(text: str) -> None:
+    with pytest.raises(ConversationError, match="the row has text"):
+        turns({"text": text})
+
+
 def test_names_of_pictures_start_in_the_folder_of_their_file(tmp_path: Path) -> None:
     (tmp_path / "a row 3").mkdir()
     Image.new("RGB", (2, 2)).save(tmp_path / "a row 3" / "dot.png")
