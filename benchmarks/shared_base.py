@@ -1,11 +1,12 @@
 """What six learning rates cost on one base model (`share_base`), next to one run alone: CPU-seconds and memory.
 
-    python benchmarks/shared_base.py [--rates 6] [--steps 8] [--write]
+    python benchmarks/shared_base.py [--model quickstart|smollm2] [--rates 6] [--steps 8] [--write]
 
-The quickstart's model with low-rank adapters, warmed up, trained for a few steps and evaluated before and after. The
-run alone is `rlinf train` in one process (`cluster.backend: local`), as a trial has it. Memory is the highest sum of
-the resident sizes of all processes of a command. The script fails if the weights of the trial with the first learning
-rate, or its evaluations, differ from those of the run alone.
+The quickstart's model with low-rank adapters, warmed up, trained for a few steps and evaluated before and after; or
+SmolLM2 with its recipe's own adapters, without a warm start. The run alone is `rlinf train` in one process
+(`cluster.backend: local`), as a trial has it. Memory is the highest sum of the resident sizes of all processes of a
+command. The script fails if the weights of the trial with the first learning rate, or its evaluations, differ from
+those of the run alone.
 """
 
 from __future__ import annotations
@@ -26,15 +27,24 @@ import yaml
 from records import Figure, add_output, save
 
 RATES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
-SETTINGS = {
-    "policy.lora.rank": 16,
+SHARED_SETTINGS = {
     "cluster.backend": "local",
     "checkpoint.every": 0,
-    "evaluation.size": 256,
-    "sft.steps": 60,
-    # Answers are hardly ever right so early: a reward of lengths gives every group a gradient.
-    "env.kwargs.reward": {"length": {"weight": 1.0, "target": 5, "slack": 100}},
     "logging.tensorboard": False,
+}
+# The recipe of each model, and what is set in it.
+MODELS: dict[str, tuple[str, dict[str, object]]] = {
+    "quickstart": (
+        "math/quickstart",
+        {
+            "policy.lora.rank": 16,
+            "evaluation.size": 256,
+            "sft.steps": 60,
+            # Answers are hardly ever right so early: a reward of lengths gives every group a gradient.
+            "env.kwargs.reward": {"length": {"weight": 1.0, "target": 5, "slack": 100}},
+        },
+    ),
+    "smollm2": ("smollm2/lora", {}),
 }
 
 
@@ -73,17 +83,18 @@ def resident_mb(root: int) -> float:
     return sum(size for pid, _, size in rows if pid in family) / 1024
 
 
-def figures(rates: int, steps: int) -> list[Figure]:
+def figures(model: str, rates: int, steps: int) -> list[Figure]:
     """Return the costs of one run, of the sweep, and of one by the other."""
+    base, own_settings = MODELS[model]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        settings = {**SETTINGS, "run.max_steps": steps}
+        settings = {**SHARED_SETTINGS, **own_settings, "run.max_steps": steps}
         given = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         rlinf = [sys.executable, "-m", "rlinf.cli"]
         own = [f"learner.optimizer.lr={RATES[0]}", f"run.dir={folder / 'alone'}", "logging.progress=plain"]
-        alone = measured([*rlinf, "train", "math/quickstart", *given, *own])
+        alone = measured([*rlinf, "train", base, *given, *own])
         sweep = {
-            "base": "math/quickstart",
+            "base": base,
             "name": "rates",
             "dir": str(folder / "sweep"),
             "share_base": True,
@@ -98,16 +109,17 @@ def figures(rates: int, steps: int) -> list[Figure]:
             assert _timeless(one) == _timeless(other), f"{name} differs from the run alone"
         digests = {_summary(path / "run")["params_sha256"] for path in (folder / "sweep" / "trials").iterdir()}
         assert len(digests) == rates, "learning rates made no difference: nothing was learned"
+    costs = {"one run alone": alone, f"{rates} learning rates, share_base": together}
     found = [
-        Figure(case, metric, round(value, 1), unit, n=1)
-        for case, cost in (("one run alone", alone), (f"{rates} learning rates, share_base", together))
+        Figure(f"{model}: {case}", metric, round(value, 1), unit, n=1)
+        for case, cost in costs.items()
         for metric, value, unit in (("CPU-seconds", cost.cpu_s, "s"), ("memory", cost.memory_mb, "MB"))
     ]
     for metric, ratio in (
         ("CPU-seconds", together.cpu_s / alone.cpu_s),
         ("memory", together.memory_mb / alone.memory_mb),
     ):
-        found.append(Figure("times one run", metric, round(ratio, 2), "x", n=1))
+        found.append(Figure(f"{model}: times one run", metric, round(ratio, 2), "x", n=1))
     return found
 
 
@@ -123,14 +135,15 @@ def _timeless(value: object) -> object:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=sorted(MODELS), default="quickstart")
     parser.add_argument("--rates", type=int, default=6)
     parser.add_argument("--steps", type=int, default=8)
     add_output(parser, "shared_base")
     options = parser.parse_args()
-    found = figures(options.rates, options.steps)
+    found = figures(options.model, options.rates, options.steps)
     print(*found, sep="\n")
     if options.write:
-        save(options.write, found, intervals="one measurement")
+        save(options.write, found, intervals="one measurement", keep_others=True)
 
 
 if __name__ == "__main__":
