@@ -139,19 +139,18 @@ class TextRollout:
         """``prompts`` tasks, ``group_size`` responses each."""
         done, dropped = self.train_round(step, round)
         metrics = {**done.metrics, "rollout/prompts_dropped": float(dropped)}
+        greedy = self._greedy_rows(done.rows, step, round) if "greedy_rewards" in self.extra_columns else []
         rows = done.settled_rows()
         if self.hint is not None:
             metrics["rollout/hinted"] = add_hints(rows, self.hint, self.renderer_of)
         turns, needs = self.max_turns > 1, self.extra_columns
         batch = rows_of_batch(rows, pad_token_id=self.pad_token_id, multi_turn=turns, needs=needs)
-        if "greedy_rewards" in needs:
-            task_ids = [row.task_id for row in done.rows if row.sample == 0]
-            greedy = self.params.greedy()
-            likeliest = self.converse("train", task_ids, samples=1, params=greedy, key=self._key(step, round)).rows
-            baselines = [row.total_reward for row in likeliest]
-            batch = batch.replace(greedy_rewards=torch.tensor(baselines).repeat_interleave(self.group_size))
-            metrics["rollout/greedy_reward"] = sum(baselines) / len(baselines)
-            metrics["rollout/tokens"] += sum(int(row.mask.array.sum()) for row in likeliest)
+        if greedy:
+            baselines = torch.tensor([row.total_reward for row in greedy])
+            batch = batch.replace(greedy_rewards=baselines.repeat_interleave(self.group_size))
+            earned = [row.total_reward for row in greedy if not row.lost]
+            metrics["rollout/greedy_reward"] = sum(earned) / max(1, len(earned))
+            metrics["rollout/tokens"] += sum(int(row.mask.array.sum()) for row in greedy)
         if self.pool is not None:
             self.pool.note(done.rows)
             metrics |= self.pool.metrics()
@@ -159,6 +158,16 @@ class TextRollout:
             self.curriculum.note(done.rows)
             metrics |= self.curriculum.metrics()
         return batch, metrics
+
+    def _greedy_rows(self, rows: Sequence[Row], step: int, round: int) -> list[Row]:
+        """Hold the greedy conversation of each group's task. A group without one has no baseline, and is lost."""
+        task_ids = [row.task_id for row in rows if row.sample == 0]
+        params = self.params.greedy()
+        likeliest = self.converse("train", task_ids, samples=1, params=params, key=self._key(step, round)).rows
+        for row, greedy in zip(rows, (one for one in likeliest for _ in range(self.group_size)), strict=True):
+            if greedy.lost:
+                row.lose(greedy.finish_reason)
+        return likeliest
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
         """Hold the conversations of a batch; return them, and how many tasks were dropped on the way."""

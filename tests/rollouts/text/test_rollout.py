@@ -198,6 +198,25 @@ def test_a_greedy_response_is_the_baseline_of_its_group() -> None:
     assert rollout(Script(["ab"]), Echo(1), turns=1).collect(0)[0].reward_details.greedy_rewards is None
 
 
+class LosesGreedy(Echo):
+    """An environment that fails at the response of three letters to its first task."""
+
+    def answer(self, response: Response) -> Feedback:
+        if response[0] == 0 and len(response[1]) == 3:
+            return Feedback.lost_row(0, "timeout", "no answer within 1 s")
+        return super().answer(response)
+
+
+def test_a_group_whose_greedy_conversation_is_lost_has_no_advantage() -> None:
+    """A lost conversation earned 0, which is no baseline: two letters would have the advantage 1."""
+    batch, metrics = rollout(Script(["ab"], greedy="abc"), LosesGreedy(1), turns=1, adv_type="remax").collect(0)
+    assert batch.mask.any(dim=1).tolist() == [False, False, True, True]
+    assert metrics["rollout/greedy_reward"] == 0.0
+    prepared, _ = prepare_batch(batch, AlgorithmConfig(adv_type="remax"), AlgorithmState.of(AlgorithmConfig()))
+    assert prepared.advantages is not None
+    assert prepared.advantages[prepared.mask].tolist() == [1.0] * 6
+
+
 class Graded(Echo):
     """A reward of two terms: whether the length is even, and the length itself, which counts by a hundredth."""
 
