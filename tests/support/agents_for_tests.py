@@ -9,7 +9,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 TASKS = [{"prompt": f"task {number}: ", "number": number, "response": "yes"} for number in range(8)]
 
@@ -52,6 +54,20 @@ def talk(task: Mapping[str, Any], *, turns: int = 3, **client: Any) -> float:
     for turn in range(turns):
         messages += [policy.chat(messages), user_message(f"and {turn}?")]
     return float(sum(len(message["content"]) for message in messages) % 2 == 0)
+
+
+def impatient(task: Mapping[str, Any], **client: Any) -> float:
+    """Leaves before the first answer, as a client whose time is over, and sends the same request again."""
+    policy, messages = Client(**client), [user_message(task["prompt"])]
+    url = urlsplit(policy.base_url)
+    body = json.dumps({"model": policy.model, "messages": messages}).encode()
+    connection = HTTPConnection(str(url.hostname), url.port, timeout=60)
+    headers = {"Authorization": f"Bearer {policy.api_key}", "Content-Type": "application/json"}
+    connection.request("POST", f"{url.path}/chat/completions", body, headers)
+    connection.close()
+    time.sleep(0.2)
+    policy.chat(messages)
+    return 1.0
 
 
 def streams(task: Mapping[str, Any], *, base_url: str, api_key: str, model: str) -> dict[str, Any]:

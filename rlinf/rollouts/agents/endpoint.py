@@ -70,7 +70,7 @@ class Endpoint:
         app.router.add_get("/v1/models", self._handler(self._models))
         app.router.add_post("/v1/chat/completions", self._handler(self._chat))
         app.router.add_post("/inference/v1/generate", self._handler(self._generate))
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         try:
             self._loop.run_until_complete(runner.setup())
             site = web.TCPSite(runner, self._address, 0)
@@ -174,7 +174,11 @@ class Endpoint:
             raise BadRequest("stop must be a text, or a list of texts")
         if limit is not None and (type(limit) is not int or limit < 1):
             raise BadRequest("max_tokens must be a whole number of at least 1")
-        return await asyncio.wrap_future(self._gateway.submit(episode, context, limit, stops))
+        try:
+            return await asyncio.wrap_future(self._gateway.submit(episode, context, limit, stops))
+        except asyncio.CancelledError:
+            self._gateway.withdraw(episode, context)
+            raise
 
     def _logprobs(self, done: Completion) -> list[dict[str, Any]]:
         return [

@@ -106,12 +106,14 @@ class Gateway:
         arrived = self._arrived(0.0 if self._running else max_s)
         if arrived:
             session.submit([self._request(pending) for pending in arrived])
+        # A client that timed out requests the same again: what it never received must not train.
+        self._abort([name for name, pending in self._running.items() if pending.answer.cancelled()], session)
         if not self._running:
             return False
         for completion in session.poll(max_s):
             pending = self._running.pop(completion.request_id)
             done = until_stop(completion, pending.stop)
-            if not pending.episode.over:
+            if not pending.episode.over and pending.answer.set_running_or_notify_cancel():
                 pending.episode.calls.append(Call(pending.context, done, time.monotonic() - pending.since))
                 pending.answer.set_result(done)
         return True
@@ -120,11 +122,19 @@ class Gateway:
         """End an episode whose agent has returned, or was given up: none of its remaining requests counts."""
         episode.over = True
         left = [name for name, pending in self._running.items() if pending.episode is episode]
-        for completion in session.abort(left) if left else ():
-            del self._running[completion.request_id]
+        self._abort(left, session)
         for name in left:
             if name in self._running:
                 _refuse(self._running[name], "the episode is over")
+
+    def withdraw(self, episode: AgentEpisode, context: tuple[int, ...]) -> None:
+        """Take back a request whose client left before the answer: it is none of the episode's calls."""
+        episode.request_counts[context] -= 1
+
+    def _abort(self, names: Sequence[int], session: SamplerSession) -> None:
+        """Stop requests in the sampler; those that it cannot stop at once are answered by a later poll."""
+        for completion in session.abort(names) if names else ():
+            del self._running[completion.request_id]
 
     def _arrived(self, wait_s: float) -> list[_PendingRequest]:
         arrived: list[_PendingRequest] = []

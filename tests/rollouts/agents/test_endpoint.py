@@ -91,6 +91,16 @@ def test_turns_append_to_the_tokens_and_no_latency_changes_them() -> None:
         assert torch.equal(again.flat()[name], first.flat()[name]), name
 
 
+def test_an_answer_that_its_client_did_not_wait_for_does_not_train() -> None:
+    """The same request again has the draws of the first, as if the client had waited."""
+    with rollout("impatient") as (it, _):
+        batch, metrics = it.collect(0)
+    assert (metrics["rollout/calls_per_episode"], metrics["rollout/branches_per_episode"]) == (1.0, 1.0)
+    assert largest_gap(batch) < 1e-4
+    patient = collected("talk", turns=1)
+    assert torch.equal(batch.actions, patient.actions)
+
+
 def test_a_streamed_answer_comes_in_several_events_and_its_tokens_are_kept() -> None:
     with rollout("streams") as (it, _):
         batch, metrics = it.collect(0)
