@@ -127,7 +127,9 @@ def require_architecture(config: Config, tokenizer: Any) -> None:
         require_text_model(made, "policy.architecture")
         require_runs(made, config.policy.attention)
         architecture = made.to_dict()
-    if config.rollout.sampler == "vllm" and gpu_count() == 0 and find_spec("vllm") is not None:
+    requested = config.cluster.gpus_per_sampler or config.cluster.gpus_per_learner
+    on_cpu = not requested and gpu_count() == 0  # A configuration for GPUs may be checked on a machine without.
+    if config.rollout.sampler == "vllm" and on_cpu and find_spec("vllm") is not None:
         require_head_size(made)
     if config.learner.pack and config.learner.backend != "megatron":
         require_packs(text_decoder(empty_causal_lm(path, architecture)))

@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
+from rlinf.base.errors import UserError
 from rlinf.cli import WRONG_CONFIG, main
+from rlinf.commands import policy_check
 from rlinf.config import load
+from rlinf.models.tokenizer import train_tokenizer
+from rlinf.samplers import vllm_cache
 from rlinf.train.run_dir import RunDirectory
 
 ARCHITECTURE = {
@@ -53,8 +57,6 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def saved_model(folder: Path, template: str = TEMPLATE, **config: Any) -> str:
     """A folder with a tokenizer that has a chat template, and a model of random weights."""
     from transformers import AutoConfig, AutoModelForCausalLM
-
-    from rlinf.models.tokenizer import train_tokenizer
 
     tokenizer = train_tokenizer(["What is 1 + 1? [user] [me]"], vocab_size=300)
     tokenizer.chat_template = template
@@ -333,3 +335,18 @@ def test_a_dataset_whose_responses_cannot_be_graded_is_for_supervised_training_a
     code, output = checked(capsys, recipe, *pairs, "evaluation.size=0")
     assert code == 0, output
     assert "`rlinf train` would stop after the warm start; `rlinf sft` does that alone." in output
+
+
+def test_heads_must_suit_a_cpu_only_if_no_gpus_are_requested(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration for a cluster of GPUs is checked on a laptop."""
+
+    def refuse(_config: object) -> None:
+        raise UserError("heads of 8 numbers")
+
+    monkeypatch.setattr(policy_check, "find_spec", lambda _name: True)
+    monkeypatch.setattr(vllm_cache, "require_head_size", refuse)
+    tokenizer = train_tokenizer(["What is 1 + 1?"], vocab_size=300)
+    given = ["rollout.sampler=vllm", "cluster.backend=ray"]
+    with pytest.raises(UserError, match="heads of 8"):
+        policy_check.require_architecture(load(recipe, given), tokenizer)
+    policy_check.require_architecture(load(recipe, [*given, "cluster.gpus_per_sampler=1"]), tokenizer)
