@@ -109,7 +109,7 @@ def figures(model: str, rates: int, steps: int) -> list[Figure]:
             assert _timeless(one) == _timeless(other), f"{name} differs from the run alone"
         digests = {_summary(path / "run")["params_sha256"] for path in (folder / "sweep" / "trials").iterdir()}
         assert len(digests) == rates, "learning rates made no difference: nothing was learned"
-    costs = {"one run alone": alone, f"{rates} learning rates, share_base": together}
+    costs = {"one run": alone, f"{rates} together": together}
     found = [
         Figure(f"{model}: {case}", metric, round(value, 1), unit, n=1)
         for case, cost in costs.items()
@@ -119,7 +119,7 @@ def figures(model: str, rates: int, steps: int) -> list[Figure]:
         ("CPU-seconds", together.cpu_s / alone.cpu_s),
         ("memory", together.memory_mb / alone.memory_mb),
     ):
-        found.append(Figure(f"{model}: times one run", metric, round(ratio, 2), "x", n=1))
+        found.append(Figure(f"{model}: ratio", metric, round(ratio, 2), "x", n=1))
     return found
 
 
