@@ -227,7 +227,7 @@ def trained_learner(layout: MegatronConfig, folder: Path) -> Any:
 
 
 def trained_parts(layout: MegatronConfig, folder: Path, bucket_bytes: int) -> list[WeightUpdate]:
-    """Its weights as a sampler is sent them: empty updates on all ranks but the first."""
+    """Its weights as a sampler is sent them: a part is empty on all ranks but the one that gives it."""
     learner = trained_learner(layout, folder)
     numbers = range(len(learner.weight_sources(bucket_bytes)))
     return [learner.weights(version=2, part=number, bucket_bytes=bucket_bytes) for number in numbers]
