@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -99,11 +98,6 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
 _UNKNOWN = "Compare with gymnasium's documentation of Env.reset and Env.step."
 
 
-_NO_IDS = Caveat(
-    True,
-    "two of reset_state_ids begin with the same observation.",
-    "Its reset must read options['reset_state_id']; or take env.reset_state_ids out, and the seed picks the start.",
-)
 _CUT = "Such episodes, of evaluations too, are cut after 10,000 decisions: set env.max_episode_steps."
 
 
@@ -175,6 +169,7 @@ def _unfit(config: Config, options: EnvConfig) -> list[Caveat]:
     from rlinf.data.spaces import observation_leaves
     from rlinf.models.own import OwnClassError, is_own
     from rlinf.rollouts.env_errors import account_of
+    from rlinf.rollouts.isolation.start_states import SAME_STARTS, SAME_STARTS_ADVICE, ignores_state_ids
     from rlinf.rollouts.vec_env.vec_env import require_alike
     from rlinf.rollouts.vec_env.vectorize import make_vec_env
     from rlinf.train.assemble.simulator_policy import make_policy, require_fit
@@ -210,8 +205,8 @@ def _unfit(config: Config, options: EnvConfig) -> list[Caveat]:
     finally:
         for opened in vec_env:
             opened.close()
-    if options.isolation == "none" and any(_passes_ids_over(each) for each in (training, evaluation)):
-        return [_NO_IDS]
+    if any(ignores_state_ids(each) for each in (training, evaluation)):
+        return [Caveat(True, SAME_STARTS, SAME_STARTS_ADVICE)]
     whole_episodes = collects_episodes(config) or config.evaluation.size > 0
     endless = _unlimited(options) if whole_episodes and options.isolation == "none" else []
     return [*of_data, *endless, *_unlabelled_goals(config, set(observation_leaves(made[0])))]
@@ -230,25 +225,6 @@ def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Caveat]:
             "Goals are not relabelled: with a sparse reward, set algorithm.hindsight: future.",
         )
     ]
-
-
-def _passes_ids_over(options: EnvConfig) -> bool:
-    """Whether two numbered start states are the same one: the environment does not read the numbers."""
-    from gymnasium.utils.env_checker import data_equivalence
-
-    from rlinf.rollouts.vec_env.make_env import make_env
-    from rlinf.rollouts.vec_env.vec_env import close_quietly
-
-    numbers = options.reset_state_ids[:2]
-    if len(set(numbers)) < 2:
-        return False
-    env = make_env(options)
-    try:
-        # Copies: an environment may write every observation into the same array.
-        first = [deepcopy(env.reset(seed=0, options={"reset_state_id": number})[0]) for number in numbers]
-    finally:
-        close_quietly(env)
-    return data_equivalence(*first)
 
 
 def _unlimited(options: EnvConfig) -> list[Caveat]:

@@ -64,11 +64,21 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_start_states_whose_numbers_are_not_read_are_reported(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("key", ["env.reset_state_ids", "evaluation.reset_state_ids"])
+def test_start_states_whose_numbers_are_not_read_are_reported(
+    key: str, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "CartPole-v1")
-    assert main(["check", str(recipe), "env.reset_state_ids=[0,1]"]) == WRONG_CONFIG
+    assert main(["check", str(recipe), f"{key}=[0,1]"]) == WRONG_CONFIG
     assert "must read options['reset_state_id']" in " ".join(capsys.readouterr().out.split())
+    local = ["cluster.backend=local", f"run.dir={own / 'out'}"]
+    assert main(["train", str(recipe), f"{key}=[0,1]", *local]) == WRONG_CONFIG
+    assert "must read options['reset_state_id']" in capsys.readouterr().err
+
+
+def test_numbered_start_states_are_accepted(own: Path) -> None:
+    recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "rlinf_envs:rlinf/Tabletop-v0")
     text = "env.wrappers=[rlinf.rollouts.wrappers:TokenizeText]"
     assert main(["check", str(recipe), text, "env.reset_state_ids=[0,1]", "evaluation.reset_state_ids=[3,4]"]) == 0

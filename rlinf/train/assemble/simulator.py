@@ -60,6 +60,8 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
     envs = EnvPool(
         cluster.spawn("env", functools.partial(_build_env, config, folder), n=size.n, resources=size.resources)
     )
+    if config.env.reset_state_ids or config.evaluation.reset_state_ids:
+        envs.require_start_states()
     pictures = envs.require_filming() if config.evaluation.video_every else ""
     if facts.vla and config.policy.path is None:
         _keep_tokenizer(config, envs, folder)
