@@ -242,3 +242,16 @@ def test_imitation_alone_is_evaluated_before_and_after_and_the_evaluation_change
     assert all("sft/loss" in line for line in lines[:-1])
     assert found[0]["initial_metrics"]["eval/return"] == lines[0]["eval/return"]
     assert found[0]["metrics"]["eval/return"] == evaluate_run(str(tmp_path / "4")).metrics["eval/return"]
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_a_key_of_success_that_no_info_has_is_reported(tmp_path: Path, isolation: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(RECIPE)
+    env = ["env.success_key=sucess", f"env.isolation={isolation}"]
+    config = load(file, [f"run.dir={tmp_path / 'run'}", "cluster.backend=local", "sft.demonstrations=2", *env])
+    words = "none of 2 episodes: no info has the key 'sucess'"
+    if isolation == "none":  # another interpreter sends success alone
+        words += r".*Infos have .*success.*: set env\.success_key: success"
+    with pytest.raises(NoDemonstrationsError, match=words):
+        run_sft(config)

@@ -50,6 +50,7 @@ class ExpertStep:
     truncated: bool
     success: bool
     """Whether the environment reports success after the step."""
+    info_keys: frozenset[str]
     demonstrated: bool
     """False for the random actions of a perturbation, and for those of a policy."""
 
@@ -166,9 +167,10 @@ def expert_steps(
                 observation = copied(seen)
                 ended, cut = flag(terminated, "terminated"), flag(truncated, "truncated")
                 succeeded, earned = bool(success_of(info, options.success_key)), number(reward)
+                keys = frozenset(str(key) for key in info or ())
             cut = cut or (not ended and decisions == MAX_DECISIONS and part == options.num_action_chunks - 1)
             over = ended or cut
             demonstrated = theirs is None and not thrown_off
-            yield ExpertStep(before, action, earned, ended, cut, succeeded, demonstrated)
+            yield ExpertStep(before, action, earned, ended, cut, succeeded, keys, demonstrated)
             if over:
                 break

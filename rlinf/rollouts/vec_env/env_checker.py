@@ -19,7 +19,7 @@ from rlinf.base.user_code import kind_of
 from rlinf.data.spaces import copied, exactly, observation_entries
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.vec_env.env_contract import EnvContractError, flag, number, parts, success_of
+from rlinf.rollouts.vec_env.env_contract import SUCCESS_KEYS, EnvContractError, flag, number, parts, success_of
 from rlinf.rollouts.vec_env.vec_env import LARGEST, close_quietly
 from rlinf.rollouts.wrappers import random_action
 
@@ -30,8 +30,6 @@ _STEPS = 60
 _SPACES = ("observation_space", "action_space")
 _MASK = "action_mask"
 """The key of observations and infos by which environments name the actions that are possible now."""
-_SUCCESSES = ("is_success", "success", "task_success", "solved", "succeeded")
-"""Keys by which infos usually name success."""
 _AT_ONCE = "truncates after 1 step"
 _NOT_FINITE, _UNEQUAL = "not finite", "are not equivalent for the same seed"
 
@@ -90,7 +88,7 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
         raised = []  # gymnasium's checker takes illegal actions too
     remarks += walked or raised or _masks(env)
     remarks += [Remark(words, False) for words in sorted(read_otherwise)]
-    others = sorted(infos.intersection(_SUCCESSES))
+    others = sorted(infos.intersection(SUCCESS_KEYS))
     if others and success_key not in infos:
         remarks.append(Remark(f"its info has {' and '.join(others)}, and env.success_key is {success_key}", False))
     close_quietly(env)

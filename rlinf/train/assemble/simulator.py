@@ -74,6 +74,7 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
         config.sft,
         seed=config.run.seed,
         folder=folder,
+        success_key=config.env.success_key,
         send_weights=envs.acting.send_weights,
         indicator_dropout=config.policy.flow.advantage_dropout,
     )
