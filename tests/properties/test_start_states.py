@@ -91,7 +91,7 @@ def test_start_states_whose_numbers_are_not_read(isolation: Any) -> None:
     assert not ignores_state_ids(replace(table, isolation=isolation, python=sys.executable))
 
 
-def test_start_states_that_look_alike_are_confirmed_by_their_info(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_observations_of_start_states_are_confirmed_by_their_info(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ignores_state_ids(OPTIONS)
     plain = Numbered.reset
     monkeypatch.setattr(

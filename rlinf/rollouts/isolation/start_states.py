@@ -16,15 +16,15 @@ from rlinf.schema import EnvConfig
 
 SAME_STARTS = "every one of the reset_state_ids begins with the same observation."
 SAME_STARTS_ADVICE = (
-    "Its reset must read options['reset_state_id'], and return it as info['reset_state_id'] if the states look alike. "
-    "Or take reset_state_ids out of env and evaluation, and the seed picks the start."
+    "Its reset must read options['reset_state_id'], and return it as info['reset_state_id'] if observations do not "
+    "differ. Or take reset_state_ids out of env and evaluation, and the seed picks the start."
 )
-# Some states may look alike; that many that do are one state. The first that differs ends the search.
+# Some states have equal observations; that many that do are one state. The first that differs ends the search.
 _TRIED_STATES = 8
 
 
 def ignores_state_ids(options: EnvConfig) -> bool:
-    """Whether all numbered start states look like one: the environment does not read the numbers.
+    """Whether all numbered start states have one observation: the environment does not read the numbers.
 
     It is tried on an environment of its own, and with `env.isolation: process` in a process of its own. One that fails
     is not judged here."""
