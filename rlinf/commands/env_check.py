@@ -12,7 +12,7 @@ from rlinf.base.errors import UserError
 from rlinf.commands.data_check import dataset_findings
 from rlinf.commands.finding import Caveat
 from rlinf.config import Config
-from rlinf.config.derived import collects_episodes, evaluation_env, training_env
+from rlinf.config.derived import collects_episodes, evaluation_env, has_warm_start, training_env
 from rlinf.config.extras import simulator_extra
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _NO_NUMBER = "Such episodes are dropped and counted as env/nan: the reward must 
 _ARRAYS = "Harmless: no value changes. Others want numpy.asarray(observation, dtype=space.dtype)."
 _SIGNATURE = "Write reset(self, *, seed=None, options=None), and call super().reset(seed=seed) first."
 _RESET = "reset must return two things: observation, info."
+_NO_SUCCESS, _NAMES_SUCCESS = "(env.success_key)", "set env.success_key:"
 # A part of gymnasium's message -> whether training would go wrong, and what it means there. The first that fits counts.
 _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     (
@@ -91,8 +92,13 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "Masks are not read: an illegal action is chosen like any other. Set env.action_mask to their name: "
         "action_mask, or action_masks for a method.",
     ),
-    (", and env.success_key is", False, "Set env.success_key to it: without one there is no rate of success."),
+    (_NO_SUCCESS, False, "Without that key there is no rate of success."),
     (", and is read as ", False, _ARRAYS),
+    (
+        "A Box action space m",
+        False,
+        "A gaussian policy's actions are not cut there; SAC, TD3, squashed_gaussian and beta need finite bounds.",
+    ),
     ("infinity", False, "Harmless; env.normalize_observations: true brings observations of any size to one scale."),
 )
 _UNKNOWN = "Compare with gymnasium's documentation of Env.reset and Env.step."
@@ -140,6 +146,7 @@ def examine_env(config: Config) -> list[Caveat]:
     except (Exception, SystemExit) as error:  # whatever a constructor raises is the finding
         words = f"it could not be made: {type(error).__name__}: {error}"
         return [Caveat(True, words, "Correct env.id, env.kwargs or env.wrappers.")]
+    findings = _on_success(config, findings)
     if config.evaluation.video_every:
         trial = _try_filming(config)
         if trial.problem is not None:
@@ -147,6 +154,19 @@ def examine_env(config: Config) -> list[Caveat]:
         elif trial.remark is not None:
             findings.append(Caveat(False, trial.remark, "Videos may show nothing; training does not depend on it."))
     return merged(findings)
+
+
+def _on_success(config: Config, findings: list[Caveat]) -> list[Caveat]:
+    """Leave out that no info reports success, unless another key does or `checkpoint.best_metric` needs it.
+
+    After a warm start infos may report what those of random actions do not.
+    """
+    metric = config.checkpoint.best_metric or ""
+    if metric.startswith("eval/success_"):
+        meaning = f"Training stops at the first evaluation without it: checkpoint.best_metric is {metric}."
+        needed = [replace(each, serious=not has_warm_start(config), meaning=meaning) for each in findings]
+        return [new if _NO_SUCCESS in old.message else old for old, new in zip(findings, needed, strict=True)]
+    return [each for each in findings if _NO_SUCCESS not in each.message or _NAMES_SUCCESS in each.message]
 
 
 def _remarks(options: EnvConfig) -> list[Caveat]:

@@ -484,3 +484,28 @@ def test_features_that_are_not_read_are_remarked(own: Path, capsys: pytest.Captu
     found = env_check._unlabelled_goals(load(recipe), goals)
     assert "set algorithm.hindsight: future" in found[0].meaning
     assert env_check._unlabelled_goals(load(recipe), {"observation"}) == []
+
+
+@pytest.mark.parametrize(("key", "code"), [("is_success", 0), ("success", WRONG_CONFIG)])
+def test_a_metric_of_success_that_no_info_reports_is_refused(
+    key: str, code: int, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = written("NoSuccess", ends="True, False").replace("True, False, {}", "True, False, {'is_success': False}")
+    (own / "no_success.py").write_text(module)
+    metric = ["checkpoint.best_metric=eval/success_once", f"env.success_key={key}"]
+    assert checked(own, "no_success:NoSuccess-v0", *metric) == code
+    text = " ".join(capsys.readouterr().out.split())
+    assert ("set env.success_key: is_success Training stops at the first evaluation" in text) == (code != 0)
+    assert checked(own, "no_success:NoSuccess-v0", metric[1]) == 0
+    assert ("set env.success_key: is_success" in capsys.readouterr().out) == (code != 0)
+    assert checked(own, "CartPole-v1") == 0
+    assert "env.success_key" not in capsys.readouterr().out
+
+
+def test_actions_without_bounds_are_explained_as_actions(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = written("Free", ends="True, False").replace("spaces.Discrete(2)", "spaces.Box(-np.inf, np.inf, (2,))")
+    (own / "free.py").write_text(module)
+    assert checked(own, "free:Free-v0") == 0
+    text = capsys.readouterr().out
+    assert "need finite bounds" in text
+    assert "env.normalize_observations" not in text
