@@ -7,6 +7,7 @@ episode.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from rlinf.base.errors import UserError
 from rlinf.base.user_code import Signature, imported
@@ -116,6 +118,18 @@ def _naming(env_id: str) -> Iterator[None]:
         raise EnvFailureError(f"{env_id}: a demonstration failed: {account_of(error)}") from error
 
 
+def _require_action(action: np.ndarray, space: gymnasium.Space) -> None:
+    """Raise NoDemonstrationsError for an action of a demonstrator that is none of ``space``.
+
+    A Box may be left: the environment decides what is beyond its bounds."""
+    fits = action.dtype.kind in "biuf" and action.size == math.prod(space.shape or ()) and np.isfinite(action).all()
+    if fits and not isinstance(space, spaces.Box):
+        fits = space.contains(action.reshape(space.shape or ()).astype(space.dtype or action.dtype))
+    if not fits:
+        given = np.array2string(action, threshold=8)
+        raise NoDemonstrationsError(f"the demonstrator's action {given}, {list(action.shape)}, is none of {space}")
+
+
 def expert_steps(
     env: gymnasium.Env,
     make_expert: MakeExpert,
@@ -162,6 +176,7 @@ def expert_steps(
                     action = np.array(theirs[part])
                 else:
                     action = np.array(env.action_space.sample() if thrown_off else act(copied(observation)))
+                    _require_action(action, env.action_space)
                 # A number by itself is a scalar, which a table of the environment may be indexed by.
                 seen, reward, terminated, truncated, info = parts(env.step(action.copy()[()]), "step")
                 observation = copied(seen)
