@@ -126,8 +126,8 @@ def _require_action(action: np.ndarray, space: gymnasium.Space) -> None:
     if fits and not isinstance(space, spaces.Box):
         fits = space.contains(action.reshape(space.shape or ()).astype(space.dtype or action.dtype))
     if not fits:
-        given = np.array2string(action, threshold=8)
-        raise NoDemonstrationsError(f"the demonstrator's action {given}, {list(action.shape)}, is none of {space}")
+        numbers = np.array2string(action, threshold=8)
+        raise NoDemonstrationsError(f"the demonstrator's action {numbers}, {list(action.shape)}, is none of {space}")
 
 
 def expert_steps(
