@@ -252,17 +252,19 @@ def _unlimited(options: EnvConfig) -> list[Caveat]:
 
     A policy that goes in circles makes them endless even if random actions get out in the end.
     """
+    from rlinf.rollouts.env_errors import account_of
     from rlinf.rollouts.vec_env.make_env import make_env
     from rlinf.rollouts.vec_env.vec_env import close_quietly
     from rlinf.rollouts.wrappers import random_action
 
     env = make_env(options)
+    steps = 0
     try:
         if env.has_wrapper_attr("_max_episode_steps"):  # gymnasium's TimeLimit
             return []
         env.reset(seed=0)
         env.action_space.seed(0)
-        began, steps = time.monotonic(), 0
+        began = time.monotonic()
         while time.monotonic() - began < _PATIENCE_S:
             _, _, terminated, truncated, _ = env.step(random_action(env))
             steps += 1
@@ -270,6 +272,8 @@ def _unlimited(options: EnvConfig) -> list[Caveat]:
                 lasted = f"lasted {steps:,} decisions"
                 return [_endless(lasted)] if steps > _LONG else []
         return [_endless(f"did not end in {_PATIENCE_S:.0f} s")]
+    except (Exception, SystemExit) as error:
+        return [explain(f"step {steps + 1} of a random episode raised {account_of(error)}", fatal=True)]
     finally:
         close_quietly(env)
 

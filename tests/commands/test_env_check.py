@@ -509,3 +509,11 @@ def test_actions_without_bounds_are_explained_as_actions(own: Path, capsys: pyte
     text = capsys.readouterr().out
     assert "need finite bounds" in text
     assert "env.normalize_observations" not in text
+
+
+def test_a_step_that_fails_late_is_no_construction_that_fails(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "late.py").write_text(written("Late", reward="1.0 / (self.steps < 500)"))
+    assert checked(own, "late:Late-v0") == WRONG_CONFIG
+    text = " ".join(capsys.readouterr().out.split())
+    assert "step 500 of a random episode raised ZeroDivisionError" in text
+    assert "could not be made" not in text
