@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 from rlinf.base.errors import UserError
@@ -27,7 +26,7 @@ def require_room(config: Config) -> None:
     Activations, samplers and environments need more. Runs with GPUs, and those of a cluster elsewhere, are not judged.
     """
     cluster = config.cluster
-    if gpu_count() or cluster.address or cluster.gpu_memory_gb is not None or os.environ.get("RAY_ADDRESS"):
+    if gpu_count() or cluster.address or cluster.gpu_memory_gb is not None:
         return
     parameters, rank = _learner(config)
     needed = rank * config.learner.num_workers
@@ -42,7 +41,7 @@ def require_room(config: Config) -> None:
     raise TooLargeError(
         f"{' and '.join(keys)}: the model has {parameters:,} parameters. Weights, gradients and optimiser need "
         f"{size_text(needed)}, and this machine has {size_text(memory_bytes())} of memory. What makes an architecture "
-        f"smaller is {sizes}. For GPUs elsewhere, cluster.gpu_memory_gb: 80 plans"
+        f"smaller is {sizes}. Set cluster.gpu_memory_gb for a run on GPUs elsewhere"
     )
 
 
