@@ -41,6 +41,8 @@ _WRAPPERS: Mapping[str, tuple[str, ...]] = {
     "DummyVecEnv": ("env_fns",),
     "SubprocVecEnv": ("env_fns",),
 }
+_CHANGING = ("VecNormalize", "VecFrameStack", "VecExtractDictObs")
+"""Wrappers that change what the policy reads."""
 _CALLBACKS: Mapping[str, tuple[str, ...]] = {
     "EvalCallback": ("eval_env", "callback_on_new_best", "callback_after_eval", "n_eval_episodes", "eval_freq"),
     "CheckpointCallback": ("save_freq", "save_path", "name_prefix"),
@@ -83,7 +85,7 @@ def read(path: Path, algorithm: str | None) -> tuple[Source, str, str | None]:
         for call in models[1:]
     ]
     _learning(script, path, tree, remarks)
-    _wrapped(script, path, tree)
+    _wrapped(script, path, tree, remarks)
     return Source(path, tree, remarks), kind, environment
 
 
@@ -149,11 +151,21 @@ def _scale(sigma: object) -> object:
     return sigma
 
 
-def _wrapped(script: Script, path: Path, tree: Branch) -> None:
-    """Wrappers of the vector environment, and those of gymnasium, with their arguments."""
-    for call in script.calls(*_WRAPPERS):
+def _wrapped(script: Script, path: Path, tree: Branch, remarks: list[str]) -> None:
+    """Wrappers of the vector environment, and those of gymnasium, with their arguments.
+
+    The first call of each counts, and one that does not update its statistics, of an evaluation, only if it is alone.
+    """
+    read: dict[str, tuple[int, Mapping[str, object]]] = {}
+    for call in sorted(script.calls(*_WRAPPERS), key=_evaluates):
         given = call.arguments(*_WRAPPERS[call.name])
         settings = {name: value for name, value in given.items() if name not in _OF_THE_ENVIRONMENT}
+        if call.name in read:
+            line, others = read[call.name]
+            if call.name in _CHANGING and settings != others and not _evaluates(call):
+                remarks.append(f"{path}:{call.line}: {call.name}: that of line {line} is read, and this one is not")
+            continue
+        read[call.name] = call.line, settings
         if not settings:
             put(tree, call.name, Located(True, Origin(str(path), call.line)))
         makers = given.get("env_fns")
@@ -175,6 +187,11 @@ def _wrapped(script: Script, path: Path, tree: Branch) -> None:
             wrappers.append(wrapper)
     if wrappers:
         _add(tree, "env_wrapper", wrappers, path, 1)
+
+
+def _evaluates(call: Call) -> bool:
+    """Whether a wrapper leaves its statistics as they are: it is of an evaluation."""
+    return call.arguments(*_WRAPPERS[call.name]).get("training") is False
 
 
 def _wrapper(call: Call) -> object:

@@ -11,6 +11,7 @@ from rlinf.commands.finding import Caveat
 from rlinf.config import Config
 from rlinf.config.derived import is_text
 from rlinf.config.setting_origins import placed
+from rlinf.planning.room import require_room
 
 
 def examine(config: Config) -> bool:
@@ -23,6 +24,11 @@ def examine(config: Config) -> bool:
         print(redacted(str(Caveat(True, str(error), subject="sft.data"))))
         return True
     lines: list[str] = []
+    try:
+        require_room(config)
+    except UserError as error:
+        print(redacted(str(Caveat(True, str(error), subject="policy"))))
+        return True
     if is_text(config):
         from rlinf.commands.text_check import examine_text
 

@@ -155,6 +155,7 @@ def _of_dataset(
     from rlinf.datasets.robot_data.leaves import environment_actions, observation_arrays
     from rlinf.datasets.robot_data.outcomes import positive_frames
     from rlinf.datasets.robot_data.reading import count_episodes, dataset_instructions, dataset_statistics, read_dataset
+    from rlinf.datasets.robot_data.remarks import missing_remark
     from rlinf.train.assemble.simulator import prior_batch
 
     dataset_statistics(path)
@@ -172,10 +173,12 @@ def _of_dataset(
             positive_frames(path, range(count), result.lengths)
     elif policy is not None:
         prior_batch(result, config, policy, both)
+    missing = missing_remark(path)
+    findings = [] if missing is None else [Caveat(False, missing, "What is there is learned from.", key)]
     if fps is None or result.fps == fps or not result.fps:
-        return []
+        return findings
     message = (
         f"{path} was recorded at {result.fps:g} steps a second, and {config.env.id} declares {fps:g} (render_fps)."
     )
     meaning = "The policy would learn motions of another speed: take every N-th frame, or correct what is declared."
-    return [Caveat(False, message, meaning, key)]
+    return [*findings, Caveat(False, message, meaning, key)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -13,7 +12,7 @@ from rlinf.base.errors import UserError
 from rlinf.commands.data_check import dataset_findings
 from rlinf.commands.finding import Caveat
 from rlinf.config import Config
-from rlinf.config.derived import collects_episodes, evaluation_env, training_env
+from rlinf.config.derived import collects_episodes, evaluation_env, has_warm_start, training_env
 from rlinf.config.extras import simulator_extra
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ _NO_NUMBER = "Such episodes are dropped and counted as env/nan: the reward must 
 _ARRAYS = "Harmless: no value changes. Others want numpy.asarray(observation, dtype=space.dtype)."
 _SIGNATURE = "Write reset(self, *, seed=None, options=None), and call super().reset(seed=seed) first."
 _RESET = "reset must return two things: observation, info."
+_NO_SUCCESS, _NAMES_SUCCESS = "(env.success_key)", "set env.success_key:"
 # A part of gymnasium's message -> whether training would go wrong, and what it means there. The first that fits counts.
 _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     (
@@ -92,18 +92,18 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "Masks are not read: an illegal action is chosen like any other. Set env.action_mask to their name: "
         "action_mask, or action_masks for a method.",
     ),
-    (", and env.success_key is", False, "Set env.success_key to it: without one there is no rate of success."),
+    (_NO_SUCCESS, False, "Without that key there is no rate of success."),
     (", and is read as ", False, _ARRAYS),
+    (
+        "A Box action space m",
+        False,
+        "A gaussian policy's actions are not cut there; SAC, TD3, squashed_gaussian and beta need finite bounds.",
+    ),
     ("infinity", False, "Harmless; env.normalize_observations: true brings observations of any size to one scale."),
 )
 _UNKNOWN = "Compare with gymnasium's documentation of Env.reset and Env.step."
 
 
-_NO_IDS = Caveat(
-    True,
-    "two of reset_state_ids begin with the same observation.",
-    "Its reset must read options['reset_state_id']; or take env.reset_state_ids out, and the seed picks the start.",
-)
 _CUT = "Such episodes, of evaluations too, are cut after 10,000 decisions: set env.max_episode_steps."
 
 
@@ -146,6 +146,7 @@ def examine_env(config: Config) -> list[Caveat]:
     except (Exception, SystemExit) as error:  # whatever a constructor raises is the finding
         words = f"it could not be made: {type(error).__name__}: {error}"
         return [Caveat(True, words, "Correct env.id, env.kwargs or env.wrappers.")]
+    findings = _on_success(config, findings)
     if config.evaluation.video_every:
         trial = _try_filming(config)
         if trial.problem is not None:
@@ -153,6 +154,19 @@ def examine_env(config: Config) -> list[Caveat]:
         elif trial.remark is not None:
             findings.append(Caveat(False, trial.remark, "Videos may show nothing; training does not depend on it."))
     return merged(findings)
+
+
+def _on_success(config: Config, findings: list[Caveat]) -> list[Caveat]:
+    """Leave out that no info reports success, unless another key does or `checkpoint.best_metric` needs it.
+
+    After a warm start infos may report what those of random actions do not.
+    """
+    metric = config.checkpoint.best_metric or ""
+    if metric.startswith("eval/success_"):
+        meaning = f"Training stops at the first evaluation without it: checkpoint.best_metric is {metric}."
+        needed = [replace(each, serious=not has_warm_start(config), meaning=meaning) for each in findings]
+        return [new if _NO_SUCCESS in old.message else old for old, new in zip(findings, needed, strict=True)]
+    return [each for each in findings if _NO_SUCCESS not in each.message or _NAMES_SUCCESS in each.message]
 
 
 def _remarks(options: EnvConfig) -> list[Caveat]:
@@ -175,6 +189,7 @@ def _unfit(config: Config, options: EnvConfig) -> list[Caveat]:
     from rlinf.data.spaces import observation_leaves
     from rlinf.models.own import OwnClassError, is_own
     from rlinf.rollouts.env_errors import account_of
+    from rlinf.rollouts.isolation.start_states import SAME_STARTS, SAME_STARTS_ADVICE, ignores_state_ids
     from rlinf.rollouts.vec_env.vec_env import require_alike
     from rlinf.rollouts.vec_env.vectorize import make_vec_env
     from rlinf.train.assemble.simulator_policy import make_policy, require_fit
@@ -210,8 +225,8 @@ def _unfit(config: Config, options: EnvConfig) -> list[Caveat]:
     finally:
         for opened in vec_env:
             opened.close()
-    if options.isolation == "none" and any(_passes_ids_over(each) for each in (training, evaluation)):
-        return [_NO_IDS]
+    if any(ignores_state_ids(each) for each in (training, evaluation)):
+        return [Caveat(True, SAME_STARTS, SAME_STARTS_ADVICE)]
     whole_episodes = collects_episodes(config) or config.evaluation.size > 0
     endless = _unlimited(options) if whole_episodes and options.isolation == "none" else []
     return [*of_data, *endless, *_unlabelled_goals(config, set(observation_leaves(made[0])))]
@@ -232,41 +247,24 @@ def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Caveat]:
     ]
 
 
-def _passes_ids_over(options: EnvConfig) -> bool:
-    """Whether two numbered start states are the same one: the environment does not read the numbers."""
-    from gymnasium.utils.env_checker import data_equivalence
-
-    from rlinf.rollouts.vec_env.make_env import make_env
-    from rlinf.rollouts.vec_env.vec_env import close_quietly
-
-    numbers = options.reset_state_ids[:2]
-    if len(set(numbers)) < 2:
-        return False
-    env = make_env(options)
-    try:
-        # Copies: an environment may write every observation into the same array.
-        first = [deepcopy(env.reset(seed=0, options={"reset_state_id": number})[0]) for number in numbers]
-    finally:
-        close_quietly(env)
-    return data_equivalence(*first)
-
-
 def _unlimited(options: EnvConfig) -> list[Caveat]:
     """Return a remark on an environment without a time limit whose random episodes are long, or do not end.
 
     A policy that goes in circles makes them endless even if random actions get out in the end.
     """
+    from rlinf.rollouts.env_errors import account_of
     from rlinf.rollouts.vec_env.make_env import make_env
     from rlinf.rollouts.vec_env.vec_env import close_quietly
     from rlinf.rollouts.wrappers import random_action
 
     env = make_env(options)
+    steps = 0
     try:
         if env.has_wrapper_attr("_max_episode_steps"):  # gymnasium's TimeLimit
             return []
         env.reset(seed=0)
         env.action_space.seed(0)
-        began, steps = time.monotonic(), 0
+        began = time.monotonic()
         while time.monotonic() - began < _PATIENCE_S:
             _, _, terminated, truncated, _ = env.step(random_action(env))
             steps += 1
@@ -274,6 +272,8 @@ def _unlimited(options: EnvConfig) -> list[Caveat]:
                 lasted = f"lasted {steps:,} decisions"
                 return [_endless(lasted)] if steps > _LONG else []
         return [_endless(f"did not end in {_PATIENCE_S:.0f} s")]
+    except (Exception, SystemExit) as error:
+        return [explain(f"step {steps + 1} of a random episode raised {account_of(error)}", fatal=True)]
     finally:
         close_quietly(env)
 

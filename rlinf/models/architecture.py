@@ -120,6 +120,23 @@ def random_causal_lm(config: Any, *, dtype: torch.dtype = torch.float32, attenti
         raise PolicyError(f"{_KEY}: no {config.model_type} can be made: {in_one_line(error)}") from error
 
 
+def count_parameters(architecture: Mapping[str, Any], *, causal: bool) -> int:
+    """Count the weights of an architecture, of which none is made; ``causal``: with the output layer of a language
+    model. PolicyError if transformers refuses it.
+
+    What the architecture leaves out has the values of transformers, often those of a published model."""
+    from transformers import AutoModel
+    from transformers.initialization import no_init_weights
+
+    config = named_config(architecture)
+    try:
+        with torch.device("meta"), no_init_weights():
+            model = (model_class(config) if causal else AutoModel).from_config(config, trust_remote_code=False)
+    except Exception as error:  # as in random_causal_lm
+        raise PolicyError(f"no {config.model_type} can be made: {in_one_line(error)}") from error
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 def unset_causal_lm(config: Any, *, dtype: torch.dtype, attention: str | None = None) -> Any:
     """Build a model whose weights are zero until others arrive: random ones take seconds a billion of weights.
 

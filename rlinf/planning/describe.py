@@ -30,6 +30,7 @@ from rlinf.config.derived import (
 )
 from rlinf.config.experiment import Config
 from rlinf.models.architecture_numbers import decoder_shape, picture_decoder_shape
+from rlinf.planning.counted import text_memory
 from rlinf.planning.memory import EngineCache, Memory, bytes_per_value, driver_bytes, engine_cache, estimate
 from rlinf.planning.parallel import Split
 from rlinf.planning.precision import policy_dtype
@@ -315,7 +316,7 @@ def _for_its_kind(config: Config, key: str) -> str:
 def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     decoder = picture_decoder_shape(config.policy)
     if decoder is None:
-        return [("estimate", "not possible: the architecture is not known here")], []
+        return _counted_memory(config)
     if gpus == 0:
         config, _ = fit_to_machine(
             config, on_gpu=False, learner_on_gpu=False
@@ -350,6 +351,15 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
         rows, others = _gpu_row(config, memory, gpu, rows)
         warnings += others
     return rows, warnings
+
+
+def _counted_memory(config: Config) -> tuple[Rows, list[str]]:
+    """Report the weights of an architecture without a formula, and what stays of them between two steps."""
+    known = text_memory(config.policy)
+    if known is None:
+        return [("estimate", "not possible: the architecture is not known here")], []
+    kept = f"{size_text(known[1])} without activations (weights, gradients, optimiser)"
+    return [("parameters", f"{known[0]:,}"), ("all learner ranks", kept)], []
 
 
 def rank_memory(config: Config, tokens: int) -> str:

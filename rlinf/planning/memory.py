@@ -25,6 +25,8 @@ from rlinf.planning.parallel import Split
 from rlinf.planning.precision import policy_dtype
 from rlinf.schema.derived import KEPT_STATES_BYTES, is_agent
 
+WEIGHT_BYTES, TRAINED_BYTES = 4, 12
+"""Of a float32 weight; of its gradient and Adam's two moments."""
 KEPT = ("weights", "gradients", "optimiser", "reference")
 """The parts of a learner rank that stay between micro-batches; all others pass."""
 # Adam keeps two float32 moments for every trained weight.

@@ -15,6 +15,7 @@ from rlinf.interfaces import ContinuousGeneration, Rollout
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.reward_model import LearnedReward
 from rlinf.train.workers.learner_pool import LearnerPool
+from rlinf.train.workers.text_env_pool import TextEnvPool
 
 WarmStartPreparation = Callable[[Batch], tuple[Batch, Metrics]]
 """A supervised batch as the learner is to have it, and what is logged of it instead of the update's figures."""
@@ -59,6 +60,8 @@ class Graph:
     """The prompt of a task, by number and question, as the policy reads it; None for simulators."""
     write_policy_extras: Callable[[str], object] | None = None
     """Writes what belongs into the folder of an exported policy: a tokenizer, or the class of a policy of one's own."""
+    counting: TextEnvPool | None = None
+    """The environments, if their counts of failures are part of a checkpoint; those of simulators are the rollout's."""
     restarts: Callable[[], Mapping[str, float]] = dict
     """How often workers were restarted, by kind, and what else pools of workers count."""
     gap_limit: float | None = None

@@ -26,6 +26,7 @@ from rlinf.config.setting_origins import with_origin
 from rlinf.config.stored import load_stored
 from rlinf.data.messages import Metrics
 from rlinf.datasets.robot_data.statistics import keep_statistics
+from rlinf.planning.room import require_room
 from rlinf.train.assemble.learner_only import build_learner_graph
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.callbacks import Callback, StopAfter, require_callbacks
@@ -108,6 +109,7 @@ def run(
     refuse_while_importing("training")
     require_callbacks(callbacks)
     require_extras(config)
+    require_room(config)
     saved = None if from_batches is None else BatchFolder.open(from_batches)
     config = counted(config) if saved is None else saved.adapted(config)
     with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):

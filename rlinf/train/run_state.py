@@ -100,6 +100,7 @@ class RunState:
             "rollout": copy.deepcopy(rollout),
             "algorithm": copy.deepcopy(algorithm),
             "batches": self.batches.state_dict(),
+            **({} if self.graph.counting is None else {"failures": self.graph.counting.state_dict()}),
         }
 
     def save(self) -> None:
@@ -185,6 +186,8 @@ class RunState:
         self.graph.rollout.load_state_dict(driver["rollout"])
         self.graph.preparation.load_state_dict(driver["algorithm"])
         self.batches.load_state_dict(driver["batches"])
+        if self.graph.counting is not None and "failures" in driver:  # earlier versions did not keep them
+            self.graph.counting.load_state_dict(driver["failures"])
         for model in self.graph.reward_models:
             model.load(result.folder / _REWARD)
         self.progress = Progress(

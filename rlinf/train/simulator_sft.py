@@ -20,6 +20,7 @@ from rlinf.rollouts.simulator.demonstrations import Demonstrations, imitation_ba
 from rlinf.rollouts.simulator.experts import NoDemonstrationsError
 from rlinf.rollouts.simulator.image_augmentation import ImageAugmentation
 from rlinf.rollouts.simulator.rollout import VectorRollout
+from rlinf.rollouts.vec_env.env_contract import unreported_success
 from rlinf.schema import SftConfig
 
 _LEAF = "leaf/"
@@ -40,6 +41,7 @@ class Imitation:
         *,
         seed: int,
         folder: Path,
+        success_key: str,
         send_weights: Callable[[int], object],
         indicator_dropout: float = 0.0,
     ) -> None:
@@ -47,6 +49,7 @@ class Imitation:
         share of decisions whose batch does not contain whether they were better than expected."""
         self._indicator_dropout = indicator_dropout
         self._rollout, self._options, self._seed = rollout, options, seed
+        self._success_key = success_key
         self._augmentation = ImageAugmentation(options.image_shift, options.color_jitter)
         self._folder, self._send_weights = folder / "dagger", send_weights
         self._played: Metrics = {}
@@ -66,9 +69,9 @@ class Imitation:
                 parts = self._rollout.demonstrations(self._options.demonstrations, self._options.perturbation)
                 solved, tried = sum(part.solved for part in parts), sum(part.tried for part in parts)
                 if not solved:
-                    raise NoDemonstrationsError(
-                        f"the demonstrator succeeded in none of {tried} episodes: check env.kwargs"
-                    )
+                    keys = frozenset().union(*(part.info_keys for part in parts))
+                    why = unreported_success(self._success_key, keys) or "check env.kwargs"
+                    raise NoDemonstrationsError(f"the demonstrator succeeded in none of {tried} episodes: {why}")
                 self._pools.append(_joined([part for part in parts if part.solved]))
             else:
                 played = self._with_policy(number, step)

@@ -79,6 +79,9 @@ LISTED = {
         "Precision and micro-batch follow from the memory plan, which reads every section, and from the GPUs that this "
         "process sees: what comes back is the configuration of the run, which everything below is handed."
     ),
+    Climb("rlinf.train.run:run", "rlinf.planning.room:require_room"): (
+        "Before anything is built: a model that this machine cannot hold is refused by the memory plan."
+    ),
     Climb("rlinf.train.run:build_graph", "rlinf.config.setting_origins:with_origin"): (
         "Only after building failed: the error names the file and the line of the setting that it is about."
     ),

@@ -64,11 +64,21 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_start_states_whose_numbers_are_not_read_are_reported(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("key", ["env.reset_state_ids", "evaluation.reset_state_ids"])
+def test_start_states_whose_numbers_are_not_read_are_reported(
+    key: str, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "CartPole-v1")
-    assert main(["check", str(recipe), "env.reset_state_ids=[0,1]"]) == WRONG_CONFIG
+    assert main(["check", str(recipe), f"{key}=[0,1]"]) == WRONG_CONFIG
     assert "must read options['reset_state_id']" in " ".join(capsys.readouterr().out.split())
+    local = ["cluster.backend=local", f"run.dir={own / 'out'}"]
+    assert main(["train", str(recipe), f"{key}=[0,1]", *local]) == WRONG_CONFIG
+    assert "must read options['reset_state_id']" in capsys.readouterr().err
+
+
+def test_numbered_start_states_are_accepted(own: Path) -> None:
+    recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "rlinf_envs:rlinf/Tabletop-v0")
     text = "env.wrappers=[rlinf.rollouts.wrappers:TokenizeText]"
     assert main(["check", str(recipe), text, "env.reset_state_ids=[0,1]", "evaluation.reset_state_ids=[3,4]"]) == 0
@@ -474,3 +484,36 @@ def test_features_that_are_not_read_are_remarked(own: Path, capsys: pytest.Captu
     found = env_check._unlabelled_goals(load(recipe), goals)
     assert "set algorithm.hindsight: future" in found[0].meaning
     assert env_check._unlabelled_goals(load(recipe), {"observation"}) == []
+
+
+@pytest.mark.parametrize(("key", "code"), [("is_success", 0), ("success", WRONG_CONFIG)])
+def test_a_metric_of_success_that_no_info_reports_is_refused(
+    key: str, code: int, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = written("NoSuccess", ends="True, False").replace("True, False, {}", "True, False, {'is_success': False}")
+    (own / "no_success.py").write_text(module)
+    metric = ["checkpoint.best_metric=eval/success_once", f"env.success_key={key}"]
+    assert checked(own, "no_success:NoSuccess-v0", *metric) == code
+    text = " ".join(capsys.readouterr().out.split())
+    assert ("set env.success_key: is_success Training stops at the first evaluation" in text) == (code != 0)
+    assert checked(own, "no_success:NoSuccess-v0", metric[1]) == 0
+    assert ("set env.success_key: is_success" in capsys.readouterr().out) == (code != 0)
+    assert checked(own, "CartPole-v1") == 0
+    assert "env.success_key" not in capsys.readouterr().out
+
+
+def test_actions_without_bounds_are_explained_as_actions(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = written("Free", ends="True, False").replace("spaces.Discrete(2)", "spaces.Box(-np.inf, np.inf, (2,))")
+    (own / "free.py").write_text(module)
+    assert checked(own, "free:Free-v0") == 0
+    text = capsys.readouterr().out
+    assert "need finite bounds" in text
+    assert "env.normalize_observations" not in text
+
+
+def test_a_step_that_fails_late_is_no_construction_that_fails(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "late.py").write_text(written("Late", reward="1.0 / (self.steps < 500)"))
+    assert checked(own, "late:Late-v0") == WRONG_CONFIG
+    text = " ".join(capsys.readouterr().out.split())
+    assert "step 500 of a random episode raised ZeroDivisionError" in text
+    assert "could not be made" not in text

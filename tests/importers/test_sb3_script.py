@@ -144,3 +144,23 @@ def test_statistics_of_an_evaluation_begin_nothing(script: Path) -> None:
         "VecNormalize.load('vec.pkl', make_vec_env('Pendulum-v1'))\n"
     )
     assert "env.normalize_from" not in read(script, text).settings
+
+
+@pytest.mark.parametrize("first", ["training", "evaluation"])
+def test_the_normalisation_is_that_of_training(script: Path, first: str) -> None:
+    lines = [
+        "env = VecNormalize(make_vec_env('Pendulum-v1', n_envs=4), norm_obs=True, norm_reward=True)\n",
+        "held = VecNormalize(make_vec_env('Pendulum-v1'), training=False, norm_obs=False, norm_reward=False)\n",
+    ]
+    text = "".join(lines if first == "training" else reversed(lines))
+    sheet = read(script, f"{text}PPO('MlpPolicy', env).learn(8192, callback=EvalCallback(held))\n")
+    assert (value(sheet, "env.normalize_observations"), value(sheet, "env.normalize_rewards")) == (True, True)
+    assert "VecNormalize" not in decisions(sheet)
+
+
+def test_frames_that_a_script_stacks_twice_are_left_to_the_user(script: Path) -> None:
+    text = "env = make_vec_env('Pendulum-v1')\nenv = VecFrameStack(env, 4)\n{}PPO('MlpPolicy', env).learn(2048)\n"
+    sheet = read(script, text.format("env = VecFrameStack(env, 3)\n"))
+    assert value(sheet, "env.frame_stack") == 4
+    assert "VecFrameStack: that of line 9 is read, and this one is not" in decisions(sheet)
+    assert "VecFrameStack" not in decisions(read(script, text.format("held = VecFrameStack(make_vec_env('A'), 4)\n")))

@@ -9,6 +9,7 @@ import pytest
 
 from rlinf.config.experiment import Config
 from rlinf.config.loading import load_mapping
+from rlinf.planning import room
 from rlinf.planning.describe import plan
 from rlinf.planning.towers import towers_memory
 
@@ -73,3 +74,58 @@ def test_a_billion_weights_on_one_rank_and_on_four() -> None:
     printed = str(plan(config(*BILLION), gpus=0))
     assert re.search(r"a learner rank +1\d\.\d GB without activations", printed)
     assert re.search(r"the process that acts +\d\.\d GB in all", printed)
+
+
+# An architecture given by its type alone is that of the published model.
+PI0 = {"name": "flow", "flow": {"pi0": {"architecture": {"model_type": "pi0"}}}}
+WHOLE_QWEN = {"name": "vla", "vla": {"language": {"architecture": {"model_type": "qwen2"}}}}
+DINO = {"name": "vla", "vla": {"vision": {"architecture": {"model_type": "dinov2", "hidden_size": 24}}}}
+
+
+def of_policy(policy: dict[str, Any], **others: Any) -> Config:
+    env = {"id": "rlinf_envs:rlinf/Tabletop-v0"}
+    return load_mapping({"env": env, "policy": policy, "algorithm": {"adv_type": "grpo"}, **others}, source="test")
+
+
+@pytest.mark.parametrize(
+    ("policy", "least", "key"),
+    [
+        (PI0, 3_400_000_000, r"policy\.flow\.pi0\.architecture.*vlm_config\.text_config and dit_config"),
+        (WHOLE_QWEN, 8_000_000_000, r"policy\.vla\.language\.architecture.*num_hidden_layers"),
+    ],
+)
+def test_a_model_that_the_machine_cannot_hold_is_refused(
+    policy: dict[str, Any], least: int, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "memory_bytes", lambda: 32 << 30)
+    monkeypatch.setattr(room, "gpu_count", lambda: 0)
+    memory = towers_memory(of_policy(policy))
+    assert memory is not None
+    assert memory.parameters > least
+    with pytest.raises(room.TooLargeError, match=rf"{key}") as raised:
+        room.require_room(of_policy(policy))
+    assert f"{memory.parameters:,} parameters" in str(raised.value)
+    room.require_room(of_policy(policy, cluster={"gpu_memory_gb": 80}))
+    monkeypatch.setattr(room, "memory_bytes", lambda: 1 << 40)
+    room.require_room(of_policy(policy))
+
+
+def test_a_tower_without_a_formula_is_counted_as_it_is_made() -> None:
+    from rlinf.models.vla.backbones import random_tower, rebuilt
+
+    wanted = sum(each.numel() for each in random_tower(rebuilt(DINO["vla"]["vision"]["architecture"])).parameters())
+    memory = towers_memory(of_policy(DINO))
+    assert memory is not None
+    assert memory.parameters == wanted
+    assert f"{wanted:,}" in str(plan(of_policy(DINO), gpus=0))
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "mamba"])
+def test_a_text_model_by_its_type_alone_is_counted(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = {"env": {"id": "rlinf_envs:rlinf/Arithmetic-v0"}, "policy": {"architecture": {"model_type": family}}}
+    text = load_mapping(sections, source="test")
+    assert re.search(r"parameters +\d[\d,]+", str(plan(text, gpus=0)))
+    monkeypatch.setattr(room, "memory_bytes", lambda: 100 << 20)
+    monkeypatch.setattr(room, "gpu_count", lambda: 0)
+    with pytest.raises(room.TooLargeError, match=r"policy\.architecture: the model has [\d,]+ parameters"):
+        room.require_room(text)

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from simulator_config import simulator_config
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
+from rlinf.rollouts.isolation.start_states import ignores_state_ids
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.vec_env.make_env import make_env
@@ -79,3 +80,26 @@ def test_a_numbered_table_is_the_same_wherever_it_stands(isolation: Any) -> None
     np.testing.assert_array_equal(tips, np.stack([wanted["state"]] * 2))
     with pytest.raises(ValueError, match="reset_state_id 40 is not among 0 to 39"):
         make_env(replace(bare, reset_state_ids=[40])).reset(seed=0)
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_start_states_whose_numbers_are_not_read(isolation: Any) -> None:
+    ignored = EnvConfig("CartPole-v1", reset_state_ids=[4, 4, 7], isolation=isolation, python=sys.executable)
+    assert ignores_state_ids(ignored)
+    assert not ignores_state_ids(replace(ignored, reset_state_ids=[4, 4]))
+    table = EnvConfig("rlinf_envs:rlinf/Tabletop-v0", {"image_size": 16}, reset_state_ids=[1, 2])
+    assert not ignores_state_ids(replace(table, isolation=isolation, python=sys.executable))
+
+
+def test_equal_observations_of_start_states_are_confirmed_by_their_info(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ignores_state_ids(OPTIONS)
+    plain = Numbered.reset
+    monkeypatch.setattr(
+        Numbered, "reset", lambda self, **given: (plain(self, **given)[0], {"reset_state_id": self.number})
+    )
+    assert not ignores_state_ids(OPTIONS)
+
+
+def test_start_states_that_fail_are_left_to_the_rollouts() -> None:
+    refused = EnvConfig("rlinf_envs:rlinf/Tabletop-v0", {"num_states": 40, "image_size": 16}, reset_state_ids=[40, 41])
+    assert not ignores_state_ids(refused)

@@ -19,7 +19,7 @@ from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.policy_requests import PolicyFacts, drive
 from rlinf.rollouts.simulator.demonstrations import Demonstrator, imitation_batch, instructions_of
 from rlinf.rollouts.simulator.episodes import EpisodeTask
-from rlinf.rollouts.simulator.experts import NoDemonstrationsError
+from rlinf.rollouts.simulator.experts import NoDemonstrationsError, expert_steps
 from rlinf.schema import EnvConfig, TaskConfig
 from rlinf.train.run import evaluate_run, run, run_sft
 
@@ -242,3 +242,46 @@ def test_imitation_alone_is_evaluated_before_and_after_and_the_evaluation_change
     assert all("sft/loss" in line for line in lines[:-1])
     assert found[0]["initial_metrics"]["eval/return"] == lines[0]["eval/return"]
     assert found[0]["metrics"]["eval/return"] == evaluate_run(str(tmp_path / "4")).metrics["eval/return"]
+
+
+@pytest.mark.parametrize("isolation", ["none", "process"])
+def test_a_key_of_success_that_no_info_has_is_reported(tmp_path: Path, isolation: str) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(RECIPE)
+    env = ["env.success_key=sucess", f"env.isolation={isolation}"]
+    config = load(file, [f"run.dir={tmp_path / 'run'}", "cluster.backend=local", "sft.demonstrations=2", *env])
+    words = "none of 2 episodes: no info has the key 'sucess'"
+    if isolation == "none":  # another interpreter sends success alone
+        words += r".*Infos have .*success.*: set env\.success_key: success"
+    with pytest.raises(NoDemonstrationsError, match=words):
+        run_sft(config)
+
+
+@pytest.mark.parametrize("action", [[float("nan"), 0.0], [0.0, 0.0, 0.0], 1, None, "left"])
+def test_an_action_that_is_none_of_the_space_is_refused(action: Any) -> None:
+    env = gymnasium.make(TABLETOP, image_size=16)
+    played = expert_steps(
+        env,
+        lambda env: lambda observation: action,
+        EnvConfig(TABLETOP),
+        start_seed=0,
+        perturbation=0.0,
+        generator=np.random.default_rng(0),
+    )
+    with pytest.raises(NoDemonstrationsError, match=r"the demonstrator's action .* is none of Box"):
+        next(played)
+
+
+@pytest.mark.parametrize(("action", "fits"), [(1, True), (np.int64(0), True), (2, False), (-1, False)])
+def test_a_number_of_an_action_is_one_of_the_space(action: Any, fits: bool) -> None:
+    def make_expert(env: gymnasium.Env) -> Any:
+        return lambda observation: action
+
+    env = gymnasium.make("CartPole-v1")
+    options = {"start_seed": 0, "perturbation": 0.0, "generator": np.random.default_rng(0)}
+    played = expert_steps(env, make_expert, EnvConfig("CartPole-v1"), **options)  # type: ignore[arg-type]
+    if fits:
+        assert next(played)
+    else:
+        with pytest.raises(NoDemonstrationsError, match=r"is none of Discrete\(2\)"):
+            next(played)

@@ -112,7 +112,7 @@ class Rollout:
 def imitation(folder: Path, sent: list[int]) -> tuple[Imitation, Rollout]:
     rollout: Any = Rollout()
     options = SftConfig(steps=6, batch_size=2, perturbation=0.2, dagger_rounds=2)
-    return Imitation(rollout, options, seed=0, folder=folder, send_weights=sent.append), rollout
+    return Imitation(rollout, options, seed=0, folder=folder, success_key="success", send_weights=sent.append), rollout
 
 
 def test_each_round_adds_to_the_pool_and_a_run_that_goes_on_finds_what_was_played(tmp_path: Path) -> None:

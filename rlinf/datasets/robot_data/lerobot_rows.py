@@ -39,6 +39,11 @@ def episode_numbers(root: Path) -> np.ndarray:
     return np.unique(np.concatenate(parts))
 
 
+def count_frames(root: Path) -> int:
+    """Count the frames in a folder's files."""
+    return sum(len(_read(file, columns=[_EPISODE])) for file in _files(root, "data"))
+
+
 def read_rows(root: Path, episodes: Sequence[int] | None) -> Rows:
     """All frames, or those of the ``episodes`` with these numbers.
 

@@ -12,7 +12,7 @@ from rlinf.datasets.robot_data.dataset import DatasetError, RobotDataset, Statis
 from rlinf.datasets.robot_data.hdf5 import HDF5_HZ, episode_names, read_hdf5
 from rlinf.datasets.robot_data.lerobot_format import INFO, read_info
 from rlinf.datasets.robot_data.lerobot_reader import read_lerobot, read_statistics, read_tasks
-from rlinf.datasets.robot_data.lerobot_rows import episode_numbers
+from rlinf.datasets.robot_data.lerobot_rows import count_frames, episode_numbers
 from rlinf.datasets.robot_data.minari import MINARI_FILE, UNKNOWN_RATE, is_minari, minari_episodes, read_minari
 
 
@@ -26,6 +26,7 @@ class _Format:
     statistics: Callable[[Path], Statistics]
     columns: Callable[[Path], list[str]]
     rate: Callable[[Path], float]
+    missing: Callable[[Path], int]
 
 
 def _count_of_folder(root: Path) -> int:
@@ -40,6 +41,7 @@ _LEROBOT = _Format(
     read_statistics,
     lambda root: list(read_info(root).features),
     lambda root: read_info(root).fps,
+    lambda root: max(0, read_info(root).total_frames - count_frames(root)),
 )
 _HDF5 = _Format(
     read_hdf5,
@@ -48,6 +50,7 @@ _HDF5 = _Format(
     lambda path: read_hdf5(path).statistics,
     lambda path: list(read_hdf5(path, [0]).columns),
     lambda path: HDF5_HZ,
+    lambda path: 0,
 )
 _MINARI = _Format(
     read_minari,
@@ -56,6 +59,7 @@ _MINARI = _Format(
     lambda location: read_minari(location).statistics,
     lambda location: list(read_minari(location, [0]).columns),
     lambda location: UNKNOWN_RATE,
+    lambda location: 0,
 )
 
 
@@ -97,6 +101,12 @@ def frame_rate(path: str | Path) -> float:
     """Frames of a second of the dataset at ``path``; 0 if its format has no rate."""
     location, kind = _found(path)
     return kind.rate(location)
+
+
+def missing_frames(path: str | Path) -> int:
+    """Count the frames that the header of the dataset at ``path`` promises, and its files lack."""
+    location, kind = _found(path)
+    return kind.missing(location)
 
 
 def is_dataset(path: str | Path) -> bool:

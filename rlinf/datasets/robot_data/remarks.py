@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlinf.datasets.robot_data.dataset import DONE, SUCCESS, TERMINATED, TRUNCATED
 from rlinf.datasets.robot_data.decisions import deciding_column
-from rlinf.datasets.robot_data.reading import dataset_columns, frame_rate
+from rlinf.datasets.robot_data.reading import dataset_columns, frame_rate, missing_frames
 
 _SAME_RATE = 0.02
 """Rates that differ by less are one rate, rounded."""
@@ -19,6 +19,17 @@ def rate_remark(path: str, render_fps: float) -> str | None:
         f"{path} has {fps:g} frames a second, and the environment declares {render_fps:g} (metadata['render_fps']): an "
         f"action lasts {fps / render_fps:.3g} times as long there. If the environment steps at that rate, resample the "
         "dataset or set its control frequency (env.kwargs)"
+    )
+
+
+def missing_remark(path: str) -> str | None:
+    """Report frames that the header counts and no file holds: a copy or a download that is not whole."""
+    missing = missing_frames(path)
+    if not missing:
+        return None
+    return (
+        f"{path}: its files lack {missing:,} of the frames that its header counts (meta/info.json, total_frames). "
+        "Episodes may be cut short: copy or download it again, or correct the number"
     )
 
 

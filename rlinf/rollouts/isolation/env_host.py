@@ -93,6 +93,11 @@ class EnvHost:
         outcome = remarks_on(make_env(options), options.success_key, options.step_timeout_s)
         return WireMessage("checked", {"remarks": [dataclasses.asdict(remark) for remark in outcome]})
 
+    def _starts(self, message: WireMessage) -> WireMessage:
+        from rlinf.rollouts.isolation.start_states import ignores_state_ids
+
+        return WireMessage("started", {"ignored": ignores_state_ids(_options(message))})
+
     def _answer(self, message: WireMessage, failed: dict[int, str], arrays: dict[str, Any]) -> WireMessage:
         """Answer a reset or a step: failures by position, and the observations of the requested sub-environments."""
         vec_env = self._held()

@@ -55,6 +55,8 @@ class Demonstrations:
     """Episodes that ended with success, of the demonstrator or of the policy."""
     interventions: int = 0
     """Times that the demonstrator took over from a policy, or began."""
+    info_keys: frozenset[str] = frozenset()
+    """Of all steps."""
     positive: np.ndarray | None = None
     """[n] bool: decisions that were better than expected; None where no policy is conditioned on it."""
 
@@ -67,6 +69,7 @@ class _Episode:
     decisions: list[tuple[Any, np.ndarray, int]] = field(default_factory=list)
     """(observation, chunk, executed actions) of those that the demonstrator made."""
     interventions: int = 0
+    info_keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,7 @@ class Demonstrator:
             policy.imitation_noise,
             successes=sum(episode.success for episode in episodes),
             interventions=sum(episode.interventions for episode in episodes),
+            info_keys=frozenset().union(*(episode.info_keys for episode in episodes)),
             positive=np.ones(len(kept), dtype=bool) if self.labelled else None,
         )
 
@@ -151,6 +155,7 @@ class Demonstrator:
                 item = None
         chunk = self.options.num_action_chunks
         episode, helped = _Episode(steps[-1].success), False
+        episode.info_keys = frozenset().union(*(step.info_keys for step in steps))
         for first in range(0, len(steps), chunk):
             parts = steps[first : first + chunk]
             actions = [step.action for step in parts]

@@ -20,6 +20,7 @@ from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.models.weight_digest import DigestRequest, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
+from rlinf.rollouts.isolation.start_states import ignores_state_ids
 from rlinf.rollouts.simulator.anchors import anchor_ids
 from rlinf.rollouts.simulator.demonstrations import Demonstrations, Demonstrator, instructions_of
 from rlinf.rollouts.simulator.episodes import (
@@ -282,6 +283,10 @@ class EnvWorker:
     def try_filming(self) -> FilmingTrial:
         """Whether evaluation episodes can be filmed on this worker's machine."""
         return try_filming(self._evaluation_env())
+
+    def ignores_state_ids(self) -> bool:
+        """Whether all numbered start states, of training or of evaluations, begin alike."""
+        return any(ignores_state_ids(env) for env in (self._env, self._evaluation_env()))
 
     def _collector(self, vec_env: VecEnv, *, auto_reset: bool = True) -> EpisodeCollector:
         env = self._env

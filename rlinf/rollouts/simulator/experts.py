@@ -7,6 +7,7 @@ episode.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
 from rlinf.base.errors import UserError
 from rlinf.base.user_code import Signature, imported
@@ -50,6 +52,7 @@ class ExpertStep:
     truncated: bool
     success: bool
     """Whether the environment reports success after the step."""
+    info_keys: frozenset[str]
     demonstrated: bool
     """False for the random actions of a perturbation, and for those of a policy."""
 
@@ -115,6 +118,18 @@ def _naming(env_id: str) -> Iterator[None]:
         raise EnvFailureError(f"{env_id}: a demonstration failed: {account_of(error)}") from error
 
 
+def _require_action(action: np.ndarray, space: gymnasium.Space) -> None:
+    """Raise NoDemonstrationsError for an action of a demonstrator that is none of ``space``.
+
+    A Box may be left: the environment decides what is beyond its bounds."""
+    fits = action.dtype.kind in "biuf" and action.size == math.prod(space.shape or ()) and np.isfinite(action).all()
+    if fits and not isinstance(space, spaces.Box):
+        fits = space.contains(action.reshape(space.shape or ()).astype(space.dtype or action.dtype))
+    if not fits:
+        numbers = np.array2string(action, threshold=8)
+        raise NoDemonstrationsError(f"the demonstrator's action {numbers}, {list(action.shape)}, is none of {space}")
+
+
 def expert_steps(
     env: gymnasium.Env,
     make_expert: MakeExpert,
@@ -161,14 +176,16 @@ def expert_steps(
                     action = np.array(theirs[part])
                 else:
                     action = np.array(env.action_space.sample() if thrown_off else act(copied(observation)))
+                    _require_action(action, env.action_space)
                 # A number by itself is a scalar, which a table of the environment may be indexed by.
                 seen, reward, terminated, truncated, info = parts(env.step(action.copy()[()]), "step")
                 observation = copied(seen)
                 ended, cut = flag(terminated, "terminated"), flag(truncated, "truncated")
                 succeeded, earned = bool(success_of(info, options.success_key)), number(reward)
+                keys = frozenset(str(key) for key in info or ())
             cut = cut or (not ended and decisions == MAX_DECISIONS and part == options.num_action_chunks - 1)
             over = ended or cut
             demonstrated = theirs is None and not thrown_off
-            yield ExpertStep(before, action, earned, ended, cut, succeeded, demonstrated)
+            yield ExpertStep(before, action, earned, ended, cut, succeeded, keys, demonstrated)
             if over:
                 break

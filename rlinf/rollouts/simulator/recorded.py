@@ -32,6 +32,7 @@ from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoro
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.experts import ExpertStep, MakeExpert, NoDemonstrationsError, expert_steps
+from rlinf.rollouts.vec_env.env_contract import unreported_success
 from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.rollouts.vec_env.vec_env import close_quietly
 from rlinf.schema import EnvConfig
@@ -121,15 +122,18 @@ def record(
     env, mixture = make_env_anywhere(recording.env), Mixture.of(recording.env)
     recorded = frames = solved = tried = 0
     interrupted = False
+    info_keys: set[str] = set()
     try:
         fps = float(recording.fps or (env.metadata or {}).get("render_fps") or 10)
         with LeRobotWriter(root, fps=fps, videos=recording.videos, robot_type=recording.env.id) as writer:
             chosen = make_expert(env)
             while recorded < recording.episodes:
                 if tried >= _TRIES * recording.episodes + _TRIES:
+                    key = recording.env.success_key
+                    why = unreported_success(key, info_keys) or f"info[{key!r}] is too seldom true"
                     raise NoDemonstrationsError(
-                        f"{solved} of {tried} episodes succeeded (info[{recording.env.success_key!r}]): too few for "
-                        f"{recording.episodes}. --keep-failures records all"
+                        f"{solved} of {tried} episodes succeeded, too few for {recording.episodes}: {why}. "
+                        "--keep-failures records all"
                     )
                 played = expert_steps(
                     env,
@@ -148,6 +152,7 @@ def record(
                     interrupted = True
                     break
                 tried += 1
+                info_keys.update(*(step.info_keys for step in steps))
                 # A whole episode may have succeeded on its way; one that was stopped there, at its last step.
                 success = any(step.success for step in (steps if recording.to_the_end else steps[-1:]))
                 solved += success

@@ -7,7 +7,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -19,7 +19,15 @@ from rlinf.base.user_code import kind_of
 from rlinf.data.spaces import copied, exactly, observation_entries
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.vec_env.env_contract import EnvContractError, flag, number, parts, success_of
+from rlinf.rollouts.vec_env.env_contract import (
+    SUCCESS_KEYS,
+    EnvContractError,
+    flag,
+    number,
+    parts,
+    success_of,
+    unreported_success,
+)
 from rlinf.rollouts.vec_env.vec_env import LARGEST, close_quietly
 from rlinf.rollouts.wrappers import random_action
 
@@ -30,8 +38,6 @@ _STEPS = 60
 _SPACES = ("observation_space", "action_space")
 _MASK = "action_mask"
 """The key of observations and infos by which environments name the actions that are possible now."""
-_SUCCESSES = ("is_success", "success", "task_success", "solved", "succeeded")
-"""Keys by which infos usually name success."""
 _AT_ONCE = "truncates after 1 step"
 _NOT_FINITE, _UNEQUAL = "not finite", "are not equivalent for the same seed"
 
@@ -42,6 +48,15 @@ class Remark:
 
     message: str
     fatal: bool
+
+
+@dataclass
+class _Infos:
+    """The infos of random episodes."""
+
+    keys: set[str] = field(default_factory=set)
+    of_whole_episodes: bool = False
+    """Whether one of the episodes ended."""
 
 
 # What `gymnasium.make` puts around every environment. Wrappers of the environment's own stay: it is judged with them.
@@ -81,7 +96,7 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
         except (Exception, SystemExit) as error:
             raised.append(Remark(f"a call of gymnasium's checker raised {account_of(error)}", True))
     # The checker makes a few resets and steps, and stops at the first problem; training meets the rest.
-    infos: set[str] = set()
+    infos = _Infos()
     walked = _walk(env, infos, success_key)
     if any(_NOT_FINITE in remark.message for remark in walked):
         # NaN differs from itself: two equal episodes seem to differ.
@@ -90,9 +105,9 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
         raised = []  # gymnasium's checker takes illegal actions too
     remarks += walked or raised or _masks(env)
     remarks += [Remark(words, False) for words in sorted(read_otherwise)]
-    others = sorted(infos.intersection(_SUCCESSES))
-    if others and success_key not in infos:
-        remarks.append(Remark(f"its info has {' and '.join(others)}, and env.success_key is {success_key}", False))
+    unreported = unreported_success(success_key, infos.keys)
+    if unreported and (infos.of_whole_episodes or not infos.keys.isdisjoint(SUCCESS_KEYS)):
+        remarks.append(Remark(unreported, False))
     close_quietly(env)
     warned = [str(warning.message) for warning in caught]
     remarks += [Remark(text, False) for text in warned if "WARN:" in text and _ABOUT_WRAPPERS not in text]
@@ -116,7 +131,7 @@ def _masks(env: gymnasium.Env) -> list[Remark]:
     return []
 
 
-def _walk(env: gymnasium.Env, infos: set[str], success_key: str) -> list[Remark]:
+def _walk(env: gymnasium.Env, infos: _Infos, success_key: str) -> list[Remark]:
     """Random episodes, twice from the same seeds: observations in their space, numbers finite, and all of it equal.
 
     ``infos`` is given the keys of all infos."""
@@ -146,7 +161,7 @@ def _walk(env: gymnasium.Env, infos: set[str], success_key: str) -> list[Remark]
 
 
 def _random_trajectory(
-    env: gymnasium.Env, trajectory: list[Any], remarks: list[Remark], infos: set[str], success_key: str
+    env: gymnasium.Env, trajectory: list[Any], remarks: list[Remark], infos: _Infos, success_key: str
 ) -> None:
     """Record (observation, reward, terminated, truncated) of every step, and remarks; stop at the first of these."""
     for seed in _SEEDS:
@@ -162,7 +177,7 @@ def _random_trajectory(
                 observation, reward, terminated, truncated, info = parts(env.step(random_action(env)), "step")
                 ends = flag(terminated, "terminated"), flag(truncated, "truncated")
                 success_of(info, success_key)
-                infos.update(map(str, info or ()))
+                infos.keys.update(map(str, info or ()))
             try:
                 earned = number(reward)
             except EnvContractError:
@@ -174,6 +189,7 @@ def _random_trajectory(
             elif not abs(earned) <= LARGEST:
                 remarks.append(Remark(f"the reward of {when} is {earned}: {_NOT_FINITE}", True))
             if any(ends):
+                infos.of_whole_episodes = True
                 break
 
 

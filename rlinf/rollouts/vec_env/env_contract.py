@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from rlinf.base.errors import UserError
 from rlinf.base.reward_value import RewardValueError, reward_value
 
+SUCCESS_KEYS = ("is_success", "success", "task_success", "solved", "succeeded")
+"""Keys by which infos usually name success."""
 _PARTS = {"reset": "observation, info", "step": "observation, reward, terminated, truncated, info"}
 _COUNTS = {method: len(words.split(", ")) for method, words in _PARTS.items()}
 
@@ -46,6 +49,21 @@ def flag(value: Any, name: str) -> bool:
     if array.dtype.kind not in "biuf" or bool(np.isnan(array).any()):
         raise EnvContractError(f"step() returned {name} {value!r}, which is neither true nor false")
     return bool(array.any())
+
+
+def unreported_success(key: str, reported: Collection[str]) -> str:
+    """Return a sentence on a ``key`` of success that is not among the keys of all infos; empty if it is.
+
+    >>> unreported_success("success", {"is_success", "steps"})
+    "no info has the key 'success' (env.success_key). Infos have is_success, steps: set env.success_key: is_success"
+    """
+    if key in reported:
+        return ""
+    usual = [name for name in SUCCESS_KEYS if name in reported]
+    close = usual or difflib.get_close_matches(key, reported, n=1)
+    advice = f"set env.success_key: {close[0]}" if close else "report success in the info of each step, or name its key"
+    there = f"Infos have {', '.join(sorted(reported))}" if reported else "Infos have no keys"
+    return f"no info has the key {key!r} (env.success_key). {there}: {advice}"
 
 
 def success_of(info: Any, key: str) -> bool | None:

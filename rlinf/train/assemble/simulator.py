@@ -16,7 +16,7 @@ from rlinf.config.derived import prior_transitions
 from rlinf.datasets.robot_data.decisions import chunk_frames, transitions_batch
 from rlinf.datasets.robot_data.leaves import environment_actions, observation_arrays
 from rlinf.datasets.robot_data.reading import dataset_instructions, dataset_statistics, read_dataset
-from rlinf.datasets.robot_data.remarks import ends_remark, rate_remark
+from rlinf.datasets.robot_data.remarks import ends_remark, missing_remark, rate_remark
 from rlinf.datasets.robot_data.statistics import write_statistics
 from rlinf.interfaces import Learner
 from rlinf.models.attention_kernels import use_kernels_of_any_length
@@ -60,6 +60,8 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
     envs = EnvPool(
         cluster.spawn("env", functools.partial(_build_env, config, folder), n=size.n, resources=size.resources)
     )
+    if config.env.reset_state_ids or config.evaluation.reset_state_ids:
+        envs.require_start_states()
     pictures = envs.require_filming() if config.evaluation.video_every else ""
     if facts.vla and config.policy.path is None:
         _keep_tokenizer(config, envs, folder)
@@ -72,6 +74,7 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
         config.sft,
         seed=config.run.seed,
         folder=folder,
+        success_key=config.env.success_key,
         send_weights=envs.acting.send_weights,
         indicator_dropout=config.policy.flow.advantage_dropout,
     )
@@ -138,7 +141,7 @@ def _dataset_notes(config: Config, envs: EnvPool) -> dict[str, str]:
     for key, path in (("sft.dataset", config.sft.dataset), ("algorithm.prior_data", config.algorithm.prior_data)):
         if path is None:
             continue
-        remarks = [rate_remark(path, envs.call_one(0, "render_fps"))]
+        remarks = [missing_remark(path), rate_remark(path, envs.call_one(0, "render_fps"))]
         if key == "algorithm.prior_data":
             remarks.append(ends_remark(path))
         if results := [remark for remark in remarks if remark is not None]:

@@ -146,6 +146,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
         continuous=rollout if isinstance(rollout, ContinuousRollout) else None,
         sleep=sampler.sleep if sleeps else nothing,
         wake=sampler.wake if sleeps else nothing,
+        counting=envs,
         restarts=lambda: {
             "failures/samplers": sampler.restarts,
             "failures/responses_redone": sampler.redone,

@@ -9,6 +9,7 @@ from rlinf.base.errors import UserError
 from rlinf.cluster import Handle
 from rlinf.cluster.pool import PolicyPool
 from rlinf.data.messages import Metrics
+from rlinf.rollouts.isolation.start_states import SAME_STARTS, SAME_STARTS_ADVICE
 from rlinf.rollouts.vec_env.offscreen import FilmingTrial
 from rlinf.train.workers.kept_values import with_remote_observations
 
@@ -51,6 +52,11 @@ class EnvPool(PolicyPool):
     def spaces(self) -> tuple[Any, Any]:
         """Observation and action space of one environment."""
         return self.call_one(0, "spaces")
+
+    def require_start_states(self) -> None:
+        """Raise UserError if the environment does not read the numbers of its start states, of which there are some."""
+        if self.call_one(0, "ignores_state_ids"):
+            raise UserError(f"env.reset_state_ids: {SAME_STARTS} {SAME_STARTS_ADVICE}")
 
     def require_filming(self) -> str:
         """Return a remark on the pictures, or "".

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,6 +159,16 @@ class TextEnvPool(ResilientPool):
     def busy(self, rank: int, seconds: float) -> None:
         """Count what a worker has spent on answers."""
         self._busy_s[rank] += seconds
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts of failures, which go on in a run that is resumed."""
+        return {"timeouts": self.timeouts, "errors": self.errors, "stepped": self._failures.stepped}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.timeouts, self.errors = state["timeouts"], state["errors"]
+        self._failures.total = self.timeouts + self.errors
+        if state["stepped"]:
+            self._failures.take_over(True)
 
     def recover(self, rank: int) -> Any:
         """Start all conversations of the worker again and repeat all answers since."""

@@ -18,7 +18,7 @@ from rlinf.datasets.robot_data.dataset import DatasetError
 from rlinf.datasets.robot_data.leaves import environment_actions, observation_arrays
 from rlinf.datasets.robot_data.lerobot_writer import LeRobotWriter
 from rlinf.datasets.robot_data.reading import count_episodes, dataset_instructions, read_dataset
-from rlinf.datasets.robot_data.remarks import ends_remark, rate_remark
+from rlinf.datasets.robot_data.remarks import ends_remark, missing_remark, rate_remark
 
 STATE = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 ACTION = spaces.Box(-1, 1, (2,), np.float32)
@@ -218,6 +218,15 @@ def test_films_that_do_not_fit_their_rows_are_named(filmed: Path) -> None:
     pq.write_table(pq.read_table(rows).slice(0, 1), rows)
     with pytest.raises(DatasetError, match="no row for episode 1"):
         read_dataset(filmed)
+
+
+def test_frames_that_the_files_lack_are_remarked(folder: Path) -> None:
+    assert missing_remark(str(folder)) is None
+    rows = rows_of(folder)
+    pq.write_table(pq.read_table(rows).slice(0, pq.read_table(rows).num_rows - 3), rows)
+    assert "its files lack 3 of the frames" in str(missing_remark(str(folder)))
+    change_header(folder, lambda info: info.pop("total_frames"))
+    assert missing_remark(str(folder)) is None
 
 
 def test_what_may_not_be_meant_is_remarked(folder: Path) -> None:

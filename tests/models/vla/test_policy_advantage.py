@@ -49,7 +49,14 @@ def test_a_batch_tells_which_decisions_were_better():
     rows, dropped = np.array([0, 1, 2, 3]), np.array([False, False, True, False])
     batch = imitation_batch(pool, rows, np.zeros((4, 0)), dict, dropped)
     assert ObservationInputs.of(batch.inputs).observations[ADVANTAGE][:, 0].tolist() == [1, 2, 0, 2]
-    warm_start = Imitation(None, SftConfig(), seed=0, folder=Path(), send_weights=print)  # type: ignore[arg-type]
+    warm_start = Imitation(
+        None,  # type: ignore[arg-type]
+        SftConfig(),
+        seed=0,
+        folder=Path(),
+        success_key="success",
+        send_weights=print,
+    )
     assert warm_start.prepare(batch)[1] == {"sft/positive_fraction": pytest.approx(1 / 3)}
     pool.positive = None
     plain = imitation_batch(pool, rows, np.zeros((4, 0)))

@@ -83,12 +83,16 @@ def test_an_episode_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("act", "words"),
+    ("space", "act", "words"),
     [
-        (lambda _: {}["no such key"], "KeyError: 'no such key'.*in <lambda>"),
-        (lambda _: 7, "KeyError: .*in step"),
+        (Grid.action_space, lambda _: {}["no such key"], "KeyError: 'no such key'.*in <lambda>"),
+        (spaces.Discrete(9), lambda _: 7, "KeyError: .*in step"),
     ],
 )
-def test_what_a_demonstration_raises_is_reported_with_its_call(act: Callable[[Any], Any], words: str) -> None:
+def test_what_a_demonstration_raises_is_reported_with_its_call(
+    space: spaces.Space, act: Callable[[Any], Any], words: str
+) -> None:
+    env = Grid()
+    env.action_space = space
     with pytest.raises(EnvFailureError, match=f"(?s)Any-v0: a demonstration failed: {words}"):
-        played(Grid(), act)
+        played(env, act)
