@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from rlinf.rollouts.vec_env.registered_by import registering_module
+
 _COMMON: Mapping[str, object] = {"gamma": 0.99, "n_envs": 1}
 _ON_POLICY: Mapping[str, object] = {**_COMMON, "ent_coef": 0.0, "vf_coef": 0.5, "max_grad_norm": 0.5}
 _OFF_POLICY: Mapping[str, object] = {
@@ -101,13 +103,7 @@ MISSING: Mapping[str, tuple[str, str]] = {
     "ars": ("the algorithm ARS", "adv_type: gae with loss_type: actor_critic"),
     "her": ("the class HER, of versions before 1.1", "replay_buffer_class=HerReplayBuffer, or algorithm.hindsight"),
 }
-_MODULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r".*Bullet(Duck)?Env-v\d+"), "pybullet_envs_gymnasium"),
-    (re.compile(r"MiniGrid-.*"), "minigrid"),
-    (re.compile(r"Panda(Reach|Push|Slide|Stack|Flip|PickAndPlace).*"), "panda_gym"),
-    (re.compile(r"Fetch\w+-v\d+"), "gymnasium_robotics"),
-    (re.compile(r"(parking|highway|merge|roundabout|intersection|racetrack)\w*-v\d+"), "highway_env"),
-    (re.compile(r"donkey-.*"), "gym_donkeycar"),
+_OF_THE_ZOO: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"RocketLander-v\d+"), "rocket_lander_gym"),
     (re.compile(r"\w+NoVel-v\d+"), "rl_zoo3"),
     (re.compile(r"A1(Walking|Jumping)-v\d+|Neck\w+-v\d+"), "custom_envs"),
@@ -149,5 +145,7 @@ def with_module(environment: str) -> str:
     """Return the id with the package that registers it, if that is not gymnasium itself."""
     if ":" in environment:
         return environment
-    module = next((name for pattern, name in _MODULES if pattern.fullmatch(environment)), None)
+    module = registering_module(environment) or next(
+        (name for pattern, name in _OF_THE_ZOO if pattern.fullmatch(environment)), None
+    )
     return environment if module is None else f"{module}:{environment}"

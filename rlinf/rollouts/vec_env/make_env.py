@@ -33,6 +33,7 @@ from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadli
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.arrays import host_array, like_observations
 from rlinf.rollouts.vec_env.mixture import MixtureEnv, task_options
+from rlinf.rollouts.vec_env.registered_by import registration_advice
 from rlinf.rollouts.wrappers import ActionMask, IgnoreTerminations, ResetStateIds
 from rlinf.schema import EnvConfig
 from rlinf.schema.derived import OTHER_WORDS
@@ -51,8 +52,6 @@ _OWN_STATISTICS = {
     gymnasium.wrappers.NormalizeReward: "normalize_rewards",
 }
 _SPACES = ("observation_space", "action_space")
-_BROUGHT_BY = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid", "Fetch": "gymnasium_robotics"}
-"""How ids begin that a package registers when it is imported."""
 
 
 class EnvNotFoundError(UserError):
@@ -279,8 +278,7 @@ def _meant(env_id: str) -> str:
     if not colon and Path(f"{env_id.partition('.')[0]}.py").exists():
         module, _, name = env_id.partition(".")  # a class as Python writes it, or a module alone
     if not module:
-        package = next((one for begins, one in _BROUGHT_BY.items() if name.startswith(begins)), None)
-        return f" (write {package}:{name})" if package else did_you_mean(name, gymnasium.registry)
+        return registration_advice(name) or did_you_mean(name, gymnasium.registry)
     own = importlib.import_module(module)
     classes = [name for name, member in vars(own).items() if _is_single(member)]
     known = [*classes, *gymnasium.registry] if colon else classes
