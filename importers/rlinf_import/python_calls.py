@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,6 +151,14 @@ class Script:
         """Return the names that the results of these calls are assigned to."""
         values = self._values.items()
         return [name for name, node in values if isinstance(node, ast.Call) and _name(node) in calls]
+
+    def assigning_lines(self, names: Collection[str]) -> set[int]:
+        """Return the lines of the statements that assign something to one of these names."""
+        lines: set[int] = set()
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Assign) and any(ast.unparse(target) in names for target in node.targets):
+                lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        return lines
 
     def called(self, name: str) -> Call | None:
         """Return the call whose result was assigned to ``name``."""

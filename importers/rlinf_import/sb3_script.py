@@ -53,6 +53,8 @@ _CALLBACKS: Mapping[str, tuple[str, ...]] = {
     "ProgressBarCallback": (),
     "LogEveryNTimesteps": ("n_steps",),
 }
+_EVALUATIONS = {"EvalCallback": ("eval_env",), "evaluate_policy": ("model", "env")}
+"""Parameters up to the environment."""
 _NOISES = ("NormalActionNoise", "OrnsteinUhlenbeckActionNoise")
 _OF_THE_ENVIRONMENT = ("env", "venv", "env_fns", "eval_env")
 
@@ -74,7 +76,7 @@ def read(path: Path, algorithm: str | None) -> tuple[Source, str, str | None]:
     given = model.arguments(*_POSITIONS.get(kind, _OFF_POLICY))
     named = given.pop("env", None)
     environment = named if isinstance(named, str) else None
-    environment = _makers(script, path, tree) or environment if environment is None else environment
+    environment = _makers(script, path, tree, named) or environment if environment is None else environment
     for name, value in given.items():
         _add(tree, name, value, path, model.line)
     if named is None and environment is None:
@@ -97,9 +99,12 @@ def _plain(value: object) -> object:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _makers(script: Script, path: Path, tree: Branch) -> str | None:
-    """Read the first environment that is made by name, and every argument of its maker."""
-    for call in script.calls(*_MAKERS):
+def _makers(script: Script, path: Path, tree: Branch, trained: object) -> str | None:
+    """Read the first environment that is made by name, and every argument of its maker.
+
+    One of an evaluation counts only if there is no other."""
+    evaluated = _evaluation_lines(script, trained)
+    for call in sorted(script.calls(*_MAKERS), key=lambda call: call.line in evaluated):
         given = {_RENAMED.get(name, name): value for name, value in call.arguments(*_MAKERS[call.name]).items()}
         name = given.pop("env_id", None)
         if not isinstance(name, str):
@@ -111,6 +116,14 @@ def _makers(script: Script, path: Path, tree: Branch) -> str | None:
             _add(tree, key, value, path, call.line)
         return name
     return None
+
+
+def _evaluation_lines(script: Script, trained: object) -> set[int]:
+    """Return the lines that assign environments of evaluations only; ``trained``: the one that the model is given."""
+    given = [
+        call.arguments(*names).get(names[-1]) for name, names in _EVALUATIONS.items() for call in script.calls(name)
+    ]
+    return script.assigning_lines({one.text for one in given if isinstance(one, Code) and one != trained})
 
 
 def _learning(script: Script, path: Path, tree: Branch, remarks: list[str]) -> None:

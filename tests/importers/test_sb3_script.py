@@ -164,3 +164,21 @@ def test_frames_that_a_script_stacks_twice_are_left_to_the_user(script: Path) ->
     assert value(sheet, "env.frame_stack") == 4
     assert "VecFrameStack: that of line 9 is read, and this one is not" in decisions(sheet)
     assert "VecFrameStack" not in decisions(read(script, text.format("held = VecFrameStack(make_vec_env('A'), 4)\n")))
+
+
+@pytest.mark.parametrize("evaluation", ["EvalCallback(held)", "None)\nevaluate_policy(model, held"])
+def test_the_environment_is_that_of_training(script: Path, evaluation: str) -> None:
+    text = (
+        "held = make_vec_env('Pendulum-v1', n_envs=1)\nheld = VecMonitor(held)\n"
+        "env = make_vec_env('CartPole-v1', n_envs=8)\nmodel = PPO('MlpPolicy', env)\n"
+        f"model.learn(8192, callback={evaluation})\n"
+    )
+    sheet = read(script, text)
+    assert (value(sheet, "env.id"), value(sheet, "env.num_envs")) == ("CartPole-v1", 8)
+
+
+def test_an_environment_of_training_and_evaluation_is_read(script: Path) -> None:
+    text = (
+        "env = make_vec_env('CartPole-v1', n_envs=8)\nPPO('MlpPolicy', env).learn(64, callback=EvalCallback(env))\n"
+    )
+    assert value(read(script, text), "env.num_envs") == 8
