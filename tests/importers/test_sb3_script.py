@@ -178,7 +178,5 @@ def test_the_environment_is_that_of_training(script: Path, evaluation: str) -> N
 
 
 def test_an_environment_of_training_and_evaluation_is_read(script: Path) -> None:
-    text = (
-        "env = make_vec_env('CartPole-v1', n_envs=8)\nPPO('MlpPolicy', env).learn(64, callback=EvalCallback(env))\n"
-    )
+    text = "env = make_vec_env('CartPole-v1', n_envs=8)\nPPO('MlpPolicy', env).learn(64, callback=EvalCallback(env))\n"
     assert value(read(script, text), "env.num_envs") == 8

@@ -213,7 +213,9 @@ def _wrapped(env: gymnasium.Env, wrapper: Wrapper) -> gymnasium.Env:
     except (UserError, DeadlineExceededError):
         raise
     except (Exception, SystemExit) as error:  # whatever a constructor raises
-        raise EnvConstructionError(f"env.wrappers: {name} could not be constructed: {account_of(error)}") from error
+        films = ". Films of evaluations: evaluation.video_every" if make is gymnasium.wrappers.RecordVideo else ""
+        account = f"{account_of(error).rstrip('.')}{films}"
+        raise EnvConstructionError(f"env.wrappers: {name} could not be constructed: {account}") from error
     if not isinstance(wrapped, gymnasium.Env):
         raise EnvConstructionError(f"env.wrappers: {name} gives {kind_of(wrapped)}, and must return an environment")
     return wrapped

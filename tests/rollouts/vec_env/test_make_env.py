@@ -169,7 +169,10 @@ def test_what_is_no_single_environment_is_named(makers: Path, name: str, words: 
     [
         ("makers_here:lost", "makers_here:lost gives None, and must return an environment"),
         ("makers_here:Blind", r"Blind could not be constructed: RuntimeError: no camera, at\n.*makers_here.py"),
-        ({"RecordVideo": {"video_folder": "films"}}, "RecordVideo could not be constructed: .*render_mode"),
+        (
+            {"RecordVideo": {"video_folder": "films"}},
+            "RecordVideo could not be constructed: .*render_mode.*Films of evaluations: evaluation.video_every",
+        ),
         ("NormalizeReward", "has statistics of its own .* Write env.normalize_rewards: true instead"),
         ("GrayscaleObservation", "GrayscaleObservation could not be constructed: "),
     ],
