@@ -18,16 +18,17 @@ def axes(series: Mapping[str, Sequence[float | None]]) -> dict[str, Column]:
     for axis, metric in (("axis/tokens", "rollout/tokens"), ("axis/env_steps", "rollout/env_steps")):
         if metric in series:
             results[axis] = _running_total(series[metric])
-    if "time/step_s" in series:
-        # The time of a step holds everything but the evaluation after it, which is training time all the same.
-        steps, evaluations = (
-            series["time/step_s"],
-            series.get("time/evaluation_s") or [None] * len(series["time/step_s"]),
-        )
-        seconds = [(step or 0.0) + (evaluation or 0.0) for step, evaluation in zip(steps, evaluations, strict=True)]
-        results["axis/minutes"] = [value / 60 if value is not None else None for value in _running_total(seconds)]
+    # The time of a step holds everything but the evaluation after it, which is training time all the same.
+    names = ("time/sft_step_s", "time/step_s", "time/evaluation_s")
+    timed = [_filled(series[name]) for name in names if name in series]
+    if timed:
+        results["axis/minutes"] = [seconds / 60 for seconds in accumulate(map(sum, zip(*timed, strict=True)))]
     return results
 
 
 def _running_total(values: Sequence[float | None]) -> Column:
-    return list(accumulate(value or 0.0 for value in values))
+    return list(accumulate(_filled(values)))
+
+
+def _filled(values: Sequence[float | None]) -> list[float]:
+    return [value or 0.0 for value in values]

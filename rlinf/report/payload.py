@@ -34,8 +34,15 @@ _STAGES = {
 MAX_EPISODES = 120
 MAX_POINTS = 2000
 MAX_VIDEO_BYTES = 30_000_000
-EVALUATION_HEADLINES = ("eval/success_once", "eval/accuracy", "eval/return", "eval/reward")
-TRAINING_HEADLINES = ("reward/mean", "rollout/return", "rollout/accuracy")
+EVALUATION_HEADLINES = (
+    "eval/success_once",
+    "eval/accuracy",
+    "eval/return",
+    "eval/reward",
+    "eval/dpo_accuracy",
+    "eval/sft_loss",
+)
+TRAINING_HEADLINES = ("reward/mean", "rollout/return", "rollout/accuracy", "sft/loss")
 _VIDEO_TYPES = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 
 

@@ -10,6 +10,7 @@ from report_runs import healthy, write_run
 
 from rlinf.cli import main
 from rlinf.report import write_report, write_run_report
+from rlinf.report.axes import axes
 from rlinf.report.configuration import config_rows
 from rlinf.report.payload import MAX_POINTS, headlines, stages, thinned
 from rlinf.report.runs import ReportError, read_run, read_series
@@ -77,6 +78,18 @@ def test_the_first_page_is_reported_which_curves_a_run_is_judged_by(tmp_path: Pa
     assert headlines(replace(run, config={"checkpoint": {"best_metric": "eval/pass@4"}}))[0] == "eval/pass@4"
     assert headlines(replace(run, series={"step": [1.0], "rollout/return": [3.0]})) == ["rollout/return"]
     assert headlines(replace(run, series={"step": []})) == []
+    supervised = {"step": [-2.0, -1.0], "sft/loss": [3.0, 2.0], "eval/sft_loss": [None, 2.5]}
+    assert headlines(replace(run, series=supervised)) == ["eval/sft_loss", "sft/loss"]
+
+
+def test_minutes_count_the_warm_start_too() -> None:
+    series = {
+        "step": [-2.0, -1.0, 1.0, 2.0],
+        "time/sft_step_s": [60.0, 60.0, None, None],
+        "time/step_s": [None, None, 30.0, 30.0],
+        "time/evaluation_s": [None, None, None, 30.0],
+    }
+    assert axes(series)["axis/minutes"] == [1.0, 2.0, 2.5, 3.5]
 
 
 def test_stages_add_up_to_the_step(tmp_path: Path) -> None:
