@@ -1,6 +1,8 @@
 function runFacts(run) {
-  const last = run.series.step[run.series.step.length - 1];
-  const steps = last < 0 ? fact("steps of the warm start", number(run.series.step.length)) : fact("steps", number(last));
+  const [first, last] = [run.series.step[0], run.series.step[run.series.step.length - 1]];
+  // Supervised steps have numbers below 0; 0 is the evaluation after them.
+  const supervised = Math.min(last + 1, 0) - first;
+  const steps = last <= 0 && first < 0 ? fact("supervised steps", number(supervised)) : fact("steps", number(last));
   const facts = [fact("status", run.status), steps, fact("training time", duration(run.wall_s ?? (run.series["axis/minutes"]?.at(-1) ?? 0) * 60))];
   for (const [name, value] of Object.entries(run.final)) {
     if (!/\/(ci_low|ci_high|n)$/.test(name) && facts.length < 7) {
