@@ -9,6 +9,7 @@ import torch
 import yaml
 from tiny_runs import mapping
 
+from rlinf.base.errors import UserError
 from rlinf.cli import main
 from rlinf.config import Config, ConfigErrors, load_mapping
 from rlinf.datasets.conversation_files import ConversationError, read_conversations
@@ -254,6 +255,19 @@ def test_without_an_environment_and_with_steps_of_training_the_file_is_refused(t
     made = sft_alone(tmp_path / "run", str(tmp_path / "talk.jsonl"))
     with pytest.raises(ConfigErrors, match=r"Did you mean .*talks\.jsonl"):
         loaded(made)
+
+
+def test_conversations_that_the_model_does_not_see_whole_are_refused_before_training(tmp_path: Path) -> None:
+    rows = [{"prompt": "1 + 1 =", "response": f" {2:0{digits}}"} for digits in (1, 2, 40)]
+    made = sft_alone(tmp_path / "run", written(tmp_path, *rows))
+    made["policy"]["architecture"]["max_position_embeddings"] = 30  # fewer than prompts and responses may have here
+    with pytest.raises(
+        UserError, match=r"1 of 3 conversations .* sees \(30\), the first in .*:3: write sft.max_tokens"
+    ):
+        run(loaded(made))
+    made = sft_alone(tmp_path / "other", str(made["sft"]["data"]), sft={"max_tokens": 30})
+    made["policy"]["architecture"]["max_position_embeddings"] = 30
+    run(loaded(made))
 
 
 def test_check_shows_what_is_imitated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
