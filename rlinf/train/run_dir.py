@@ -25,6 +25,7 @@ from rlinf.config import Config
 from rlinf.config.record import ConfigRecord
 from rlinf.config.stored import load_stored
 from rlinf.train.checkpoints import Checkpoint, Checkpoints, Survey
+from rlinf.train.read_files import data_digests
 from rlinf.train.run_lock import NAME as _LOCK
 from rlinf.train.run_lock import RunLock
 
@@ -40,6 +41,8 @@ MAY_CHANGE = (
     "sft.cache",
 )
 _CONFIG, _MACHINE, _ENVIRONMENT, _SUMMARY = "config.yaml", "machine.json", "environment.json", "summary.json"
+_DATA = "data.json"
+"""Digests of the rows that the run reads."""
 _OF_LIBRARIES = ("architecture", "batches", "checkpoints", "policy", "replay", "tensorboard", "tokenizer", "videos")
 """Folders of a run that libraries write into."""
 _PACKAGES = ("torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
@@ -116,9 +119,10 @@ class RunDirectory:
             raise RunDirectoryError(f"{self.path} holds no checkpoint, and run.resume is must")
         # A run that did not get beyond its configuration has nothing to lose.
         if saved.exists() and any(
-            entry.name not in (_CONFIG, _MACHINE, _ENVIRONMENT, _LOCK) for entry in self.path.iterdir()
+            entry.name not in (_CONFIG, _MACHINE, _ENVIRONMENT, _DATA, _LOCK) for entry in self.path.iterdir()
         ):
             self._require_the_same(config.record, load_stored(saved).record)
+            self._require_the_same_data(config)
 
     def refusal(self, changed: Sequence[str], overrides: Sequence[str] = ()) -> str:
         """Why a run with these differences does not continue here, and how to continue it.
@@ -149,6 +153,9 @@ class RunDirectory:
         digests = config.record.environment_digests()
         if digests:
             write_atomically(self.path / _ENVIRONMENT, json.dumps(digests, indent=2))
+        rows = data_digests(config)
+        if rows:
+            write_atomically(self.path / _DATA, json.dumps(rows, indent=2))
 
     def _require_the_same(self, now: ConfigRecord, before: ConfigRecord) -> None:
         """Raise :class:`RunDirectoryError` that lists what changed since the run began."""
@@ -163,6 +170,22 @@ class RunDirectory:
         ]
         if changed:
             raise RunDirectoryError(self.refusal(changed, overrides))
+
+    def _require_the_same_data(self, config: Config) -> None:
+        """Raise :class:`RunDirectoryError` if rows of a file are others than when the run began.
+
+        The order of tasks and every number of the run would be those of neither file.
+        """
+        before = read_json_file(self.path / _DATA) or {}
+        changed = [key for key, digest in data_digests(config).items() if before.get(key, digest) != digest]
+        if changed:
+            written = config.record.values
+            named = ", ".join(f"{key} ({written[key]})" if key in written else key for key in changed)
+            raise RunDirectoryError(
+                f"{self.path} holds a run that began with other rows: {named} has changed since. To go on with that "
+                "run, put the rows back as they were. To train on the new ones, choose another run.dir; to build on "
+                f"what was learned, add run.init_from={shlex.quote(str(self.path))} to it"
+            )
 
     def summary(self) -> dict[str, Any] | None:
         """Read the summary that a finished run wrote. Raises :class:`RunDirectoryError` for a file that is damaged."""

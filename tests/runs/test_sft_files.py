@@ -17,6 +17,7 @@ from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.text.imitation import ConversationEncoder, ImitationData
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.train import run
+from rlinf.train.run_dir import RunDirectoryError
 from rlinf.train.run_state import RunState
 
 CHATML = (
@@ -237,6 +238,22 @@ def test_supervised_training_resumes_bit_for_bit(tmp_path: Path, monkeypatch: py
             run(loaded(sft_alone(tmp_path / "cut", data, **every)), report=False)
     run(loaded(sft_alone(tmp_path / "cut", data, **every)), report=False)
     assert finished(tmp_path / "cut")["params_sha256"] == finished(tmp_path / "straight")["params_sha256"]
+
+
+def test_a_run_does_not_go_on_with_other_rows(tmp_path: Path) -> None:
+    made = sft_alone(tmp_path / "run", sums(tmp_path))
+    rows = Path(made["sft"]["data"])
+    before = rows.read_text()
+    run(loaded(made))
+    rows.write_text(before.replace("1 + 1 =", "1+1="))
+    with pytest.raises(RunDirectoryError, match=r"began with other rows: sft\.data \(.*\) has changed since"):
+        run(loaded(made))
+    made["run"]["dir"] = str(tmp_path / "other")
+    run(loaded(made))
+    rows.write_text(before)
+    made["run"]["dir"] = str(tmp_path / "run")
+    run(loaded(made))
+    assert finished(tmp_path / "run")["params_sha256"] != finished(tmp_path / "other")["params_sha256"]
 
 
 def test_sft_then_rl_in_one_file(tmp_path: Path) -> None:
