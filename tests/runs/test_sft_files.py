@@ -282,9 +282,11 @@ def test_conversations_that_the_model_does_not_see_whole_are_refused_before_trai
         UserError, match=r"1 of 3 conversations .* sees \(30\), the first in .*:3: write sft.max_tokens"
     ):
         run(loaded(made))
-    made = sft_alone(tmp_path / "other", str(made["sft"]["data"]), sft={"max_tokens": 30})
-    made["policy"]["architecture"]["max_position_embeddings"] = 30
+    tokens = (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_text()
+    made["sft"]["max_tokens"] = 30  # as the message has it: nothing was trained, so the same directory takes it
+    made["policy"]["tokenizer"]["vocab_size"] = 258
     run(loaded(made))
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_text() != tokens
 
 
 def test_check_shows_what_is_imitated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
