@@ -185,7 +185,7 @@ def test_a_mistake_in_a_worker_is_reported_without_a_traceback(
     corrected = load(file, ["env.id=CartPole-v1"])
     with RunDirectory.open(corrected) as directory:
         assert directory.path == tmp_path / "run"
-    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 0}\n')
     with pytest.raises(RunDirectoryError, match="another configuration") as refused:
         RunDirectory.open(load(file))
     assert "env.id: CartPole-v1 -> CartPol-v1" in str(refused.value)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.base.packages import absent
+from rlinf.base.table_cells import cell_changes, changed
 
 _BATCH_BYTES = 16 << 20
 _MOST_ROWS_AT_ONCE = 4096
@@ -42,6 +43,7 @@ def parquet_rows(
         schema = parquet.read_schema(file)
         # A text that many rows have stays one text; written out for each, it would not fit into memory.
         texts = [field.name for field in schema if _is_text(arrow, field.type)]
+        changes = cell_changes(arrow, schema)
         with parquet.ParquetFile(file, read_dictionary=texts, buffer_size=_BUFFER_BYTES) as opened:
             _require_bounded(file, opened.metadata, max_rows, max_row_bytes)
             groups = [opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups)]
@@ -51,13 +53,14 @@ def parquet_rows(
             ):
                 longest = [_longest(arrow, column) for column in batch.columns]
                 if sum(longest) <= max_row_bytes:
-                    yield from batch.to_pylist()
+                    yield from (changed(row, changes) for row in batch.to_pylist())
                     continue
                 for number in range(batch.num_rows):
                     row = batch.slice(number, 1)
                     size = sum(_bytes(arrow, column) for column in row.columns)
                     long = size > max_row_bytes
-                    yield f"the row has over {max_row_bytes >> 20} MiB" if long else row.to_pylist()[0]
+                    over = f"the row has over {max_row_bytes >> 20} MiB"
+                    yield over if long else changed(row.to_pylist()[0], changes)
     except ParquetError:
         raise
     except (OSError, ValueError, MemoryError, arrow.ArrowException) as error:

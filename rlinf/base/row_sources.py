@@ -17,6 +17,7 @@ import yaml
 from rlinf.base.near_paths import near_path
 from rlinf.base.packages import absent
 from rlinf.base.row_files import SUFFIXES, Record, RowFileError, is_row_file, read_rows, without_absent
+from rlinf.base.table_cells import cell_changes, changed
 from rlinf.base.yaml_text import read_yaml
 
 EVALUATION = ("eval", "validation", "valid", "val", "dev", "test")
@@ -148,7 +149,10 @@ def _library_readers(load: Callable[[Any], Any], path: str, problem: str) -> dic
     def reader(name: str, table: Any) -> Reader:
         label = f"{path} {name} row".replace("  ", " ")
         stored = _undecoded(table)
-        return lambda: (Record(f"{label} {number}", without_absent(row)) for number, row in enumerate(stored))
+        changes = cell_changes(importlib.import_module("pyarrow"), stored.features.arrow_schema)
+        return lambda: (
+            Record(f"{label} {number}", without_absent(changed(row, changes))) for number, row in enumerate(stored)
+        )
 
     return {name: reader(name, table) for name, table in tables.items()}
 

@@ -93,7 +93,7 @@ def _message(location: str, number: int, message: object, imitated: bool, folder
         has = ", ".join(f"{name}{did_you_mean(str(name), ('role', 'content'))}" for name in message)
         raise ConversationError(f"{location}: message {number} has no role: it has {has or 'nothing'}")
     content = next((message[name] for name in _CONTENT if message.get(name) is not None), None)
-    counts = imitated and all(bool(message.get(name, True)) or message[name] is None for name in _COUNTS)
+    counts = imitated and _counted(location, number, message)
     if role == _CALL_ROLE:
         calls = _calls(f"{location}: message {number}", _parsed(content))
         return Message(_ASSISTANT, "", counts, {"tool_calls": calls})
@@ -113,6 +113,17 @@ def _message(location: str, number: int, message: object, imitated: bool, folder
     if called is not None and (content is None or content == ""):
         return Message(role, "", counts and role == _ASSISTANT, fields)
     return Message(role, text_message(location, role, content).content, counts and role == _ASSISTANT, fields)
+
+
+def _counted(location: str, number: int, message: Mapping[str, Any]) -> bool:
+    """Whether the loss counts a message, by its fields. Raises ConversationError for shares, and for flags as text."""
+    flags = {name: message[name] for name in _COUNTS if message.get(name) is not None}
+    for name, flag in flags.items():
+        if flag not in (0, 1):
+            raise ConversationError(
+                f"{location}: {name} of message {number} must be 1 (imitated) or 0 (context), not {flag!r}"
+            )
+    return all(flags.values())
 
 
 def _joined_parts(location: str, number: int, parts: Sequence[Any], folder: Path | None) -> str:

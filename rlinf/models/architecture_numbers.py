@@ -51,6 +51,7 @@ _KINDS: Mapping[str, _Kind] = {
     "gemma2": _Kind(norms=4, tied=True, head_size=256),
     "gemma3_text": _Kind(head_norms=True, norms=4, tied=True, head_size=256),
 }
+_POSITIONS = ("max_position_embeddings", "n_positions")
 FAMILIES = tuple(_KINDS)
 """Decoders whose parameters this module can count."""
 
@@ -67,6 +68,12 @@ def read_architecture(policy: PolicyConfig) -> Mapping[str, object]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def most_positions(policy: PolicyConfig) -> int | None:
+    """Return the number of tokens that the model sees at most, by its configuration; None if unknown."""
+    written = read_architecture(policy)
+    return next((number for name in _POSITIONS if isinstance(number := written.get(name), int)), None)
 
 
 @dataclass(frozen=True)

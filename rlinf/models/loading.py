@@ -195,7 +195,20 @@ def _loaded(path: str, *, dtype: torch.dtype, attention: str, device: str | None
     _require_all(path, report)
     if getattr(model, "_hf_peft_config_loaded", False):  # a hub's
         raise PolicyError(two_models)
+    _describe_head(model)
     return model
+
+
+def _describe_head(model: Any) -> None:
+    """Write into the configuration that the output layer has weights of its own, if the checkpoint has other ones.
+
+    transformers then leaves them untied, whatever the configuration has; other readers of an export go by that.
+    """
+    head, described = model.get_output_embeddings(), model.config.get_text_config(decoder=True)
+    own = head is not None and head.weight is not model.get_input_embeddings().weight
+    for config in (model.config, described):
+        if own and getattr(config, "tie_word_embeddings", False):
+            config.tie_word_embeddings = False
 
 
 def _require_all(path: str, report: Mapping[str, Collection[Any]]) -> None:

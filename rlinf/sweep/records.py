@@ -11,14 +11,19 @@ from typing import Any
 from rlinf.base.durable import write_atomically
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
-from rlinf.config import ConfigErrors, ConfigProblem
+from rlinf.config import ConfigErrors, ConfigProblem, load
 from rlinf.config.problems import COMMAND_LINE
 from rlinf.config.record import MASK
-from rlinf.sweep.load import Sweep
+from rlinf.config.record import stored as stored_config
+from rlinf.sweep.load import Sweep, assignments
 from rlinf.sweep.schema import SweepConfig
+from rlinf.train.read_files import data_digests
+from rlinf.train.run_dir import MAY_CHANGE
 
 # What may differ when a sweep goes on: how long, how wide, where, and how often something is tried.
 _MAY_CHANGE = ("dir", "resources", "retries", "address", "budget", "confirm")
+_OF_SWEEP = ("run.name", "run.seed")
+"""Keys of the base that have no effect in a sweep."""
 
 
 @dataclass
@@ -108,16 +113,44 @@ def _shown_definition(config: SweepConfig) -> dict[str, Any]:
     return definition
 
 
+def _shown_base(sweep: Sweep) -> dict[str, Any]:
+    """Return the settings and the digests of the rows that all trials begin with; none if the base needs the space."""
+    try:
+        config = load(sweep.base, assignments(sweep.config.set))
+    except ConfigErrors:
+        return {}
+    sections: dict[str, Any] = json.loads(json.dumps(stored_config(config), default=str))
+    return {"settings": sections, "rows": data_digests(config)}
+
+
+def _changed_base(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Name the keys of the base that differ, without those that the sweep sets, and the data whose rows differ."""
+    settings, rows = before.get("settings", {}), before.get("rows", {})
+    keys = [
+        f"{section}.{key}"
+        for section, values in now.get("settings", {}).items()
+        for key, value in (values.items() if isinstance(values, dict) else ())
+        if isinstance(settings.get(section), dict) and settings[section].get(key, value) != value
+    ]
+    digests = now.get("rows", {})
+    changed = [key for key in keys if not key.startswith((*MAY_CHANGE, *_OF_SWEEP))]
+    return [f"base: {key}" for key in changed] + [
+        f"base: rows of {key}" for key, digest in digests.items() if rows.get(key, digest) != digest
+    ]
+
+
 def open_sweep(sweep: Sweep) -> None:
     """Make the directory, or check that it holds this very sweep; raise ConfigErrors otherwise."""
     path = sweep.folder / "sweep.json"
-    definition = _shown_definition(sweep.config)
+    definition, base = _shown_definition(sweep.config), _shown_base(sweep)
     if path.exists():
-        before = json.loads(path.read_text())["definition"]
+        stored = json.loads(path.read_text())
+        before = stored["definition"]
         names = [name for name in definition if name not in _MAY_CHANGE and before.get(name) != definition[name]]
         # Early stopping fixes its trials at the beginning; a searcher can suggest more.
         fixed = ("steps",) if sweep.config.schedule.name == "none" else ("steps", "trials")
         names += [f"budget.{name}" for name in fixed if before["budget"][name] != definition["budget"][name]]
+        names += _changed_base(stored.get("base") or {}, base)
         if names:
             message = f"{sweep.folder} holds another sweep: {', '.join(names)} changed."
             key = "run.dir" if str(sweep.file) == COMMAND_LINE else "dir"
@@ -133,5 +166,6 @@ def open_sweep(sweep: Sweep) -> None:
         "mode": sweep.config.mode,
         "keys": sweep.keys,
         "definition": definition,
+        "base": base,
     }
     write_atomically(path, json.dumps(content, indent=1))

@@ -98,6 +98,8 @@ def _evaluate(config: Config, title: str) -> Evaluation:
             f"{len(evaluator.task_ids)} tasks, {sampling}, at most {config.rollout.max_new_tokens} tokens"
         )
         evaluation = evaluator.evaluate()
+        for note in evaluation.notes:
+            display.warn(note)
     show(display.console, {title: evaluation.metrics}, evaluation.samples)
     return evaluation
 

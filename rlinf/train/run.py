@@ -319,6 +319,8 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
             raise UserError("evaluation.size is 0: there is nothing to evaluate")
         # Not the trainer's own method, which records episodes and the best step as the run's.
         evaluation = trainer.graph.evaluate()
+        for note in evaluation.notes:
+            display.warn(note)
     before = {} if changed else trainer.run.progress.before
     columns = {"before training": before} if before else {}
     order = trainer.run.order

@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import rlinf
-from rlinf.base.durable import FULL, DiskFullError, file_of, remove_leftovers, write_atomically
+from rlinf.base.durable import (
+    FULL,
+    DiskFullError,
+    file_of,
+    remove_folder,
+    remove_leftovers,
+    write_atomically,
+)
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
 from rlinf.base.packages import DISTRIBUTION
@@ -25,6 +32,7 @@ from rlinf.config import Config
 from rlinf.config.record import ConfigRecord
 from rlinf.config.stored import load_stored
 from rlinf.train.checkpoints import Checkpoint, Checkpoints, Survey
+from rlinf.train.read_files import data_digests
 from rlinf.train.run_lock import NAME as _LOCK
 from rlinf.train.run_lock import RunLock
 
@@ -40,6 +48,11 @@ MAY_CHANGE = (
     "sft.cache",
 )
 _CONFIG, _MACHINE, _ENVIRONMENT, _SUMMARY = "config.yaml", "machine.json", "environment.json", "summary.json"
+_DATA = "data.json"
+"""Digests of the rows that the run reads."""
+_TOKENIZER, _INIT_FROM = "tokenizer", "init_from.json"
+_PREPARED = (_CONFIG, _MACHINE, _ENVIRONMENT, _DATA, _LOCK, _TOKENIZER, _INIT_FROM, "tensorboard")
+"""What a run writes before its first numbers."""
 _OF_LIBRARIES = ("architecture", "batches", "checkpoints", "policy", "replay", "tensorboard", "tokenizer", "videos")
 """Folders of a run that libraries write into."""
 _PACKAGES = ("torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
@@ -114,11 +127,13 @@ class RunDirectory:
             )
         if config.run.resume == "must" and self.latest() is None:
             raise RunDirectoryError(f"{self.path} holds no checkpoint, and run.resume is must")
-        # A run that did not get beyond its configuration has nothing to lose.
-        if saved.exists() and any(
-            entry.name not in (_CONFIG, _MACHINE, _ENVIRONMENT, _LOCK) for entry in self.path.iterdir()
-        ):
+        if saved.exists() and self._has_begun():
             self._require_the_same(config.record, load_stored(saved).record)
+            self._require_the_same_data(config)
+
+    def _has_begun(self) -> bool:
+        """Whether the run got beyond its preparation, so that there is something to lose."""
+        return any(entry.name not in _PREPARED and not _is_empty(entry) for entry in self.path.iterdir())
 
     def refusal(self, changed: Sequence[str], overrides: Sequence[str] = ()) -> str:
         """Why a run with these differences does not continue here, and how to continue it.
@@ -139,6 +154,7 @@ class RunDirectory:
     def _begin(self, config: Config) -> None:
         self.require_usable(config)
         self.checkpoints.sweep_up()
+        self._take_back(config.record.text)
         for folder in (
             self.path,
             *(entry for entry in self.path.iterdir() if (entry.is_dir() and not entry.is_symlink())),
@@ -149,6 +165,17 @@ class RunDirectory:
         digests = config.record.environment_digests()
         if digests:
             write_atomically(self.path / _ENVIRONMENT, json.dumps(digests, indent=2))
+        rows = data_digests(config)
+        if rows:
+            write_atomically(self.path / _DATA, json.dumps(rows, indent=2))
+
+    def _take_back(self, text: str) -> None:
+        """Remove what was prepared for another configuration than ``text``; only a run that has not begun has that."""
+        saved = self.path / _CONFIG
+        if saved.exists() and not self._has_begun() and saved.read_bytes() != text.encode():
+            (self.path / _INIT_FROM).unlink(missing_ok=True)
+            if (self.path / _TOKENIZER).is_dir():
+                remove_folder(self.path / _TOKENIZER)
 
     def _require_the_same(self, now: ConfigRecord, before: ConfigRecord) -> None:
         """Raise :class:`RunDirectoryError` that lists what changed since the run began."""
@@ -163,6 +190,22 @@ class RunDirectory:
         ]
         if changed:
             raise RunDirectoryError(self.refusal(changed, overrides))
+
+    def _require_the_same_data(self, config: Config) -> None:
+        """Raise :class:`RunDirectoryError` if rows of a file are others than when the run began.
+
+        The order of tasks and every number of the run would be those of neither file.
+        """
+        before = read_json_file(self.path / _DATA) or {}
+        changed = [key for key, digest in data_digests(config).items() if before.get(key, digest) != digest]
+        if changed:
+            written = config.record.values
+            named = ", ".join(f"{key} ({written[key]})" if key in written else key for key in changed)
+            raise RunDirectoryError(
+                f"{self.path} holds a run that began with other rows: {named} has changed since. To go on with that "
+                "run, put the rows back as they were. To train on the new ones, choose another run.dir; to build on "
+                f"what was learned, add run.init_from={shlex.quote(str(self.path))} to it"
+            )
 
     def summary(self) -> dict[str, Any] | None:
         """Read the summary that a finished run wrote. Raises :class:`RunDirectoryError` for a file that is damaged."""
@@ -209,6 +252,10 @@ class RunDirectory:
         for path in (file for name in _OF_LIBRARIES for file in (self.path / name).rglob("*")):
             if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
                 path.chmod(mode)
+
+
+def _is_empty(entry: Path) -> bool:
+    return not any(entry.iterdir()) if entry.is_dir() else entry.stat().st_size == 0
 
 
 def _no_folder(path: Path) -> RunDirectoryError:

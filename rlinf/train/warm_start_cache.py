@@ -2,8 +2,8 @@
 
 A sweep over the algorithm's keys trains the same warm start once for each seed instead of once for each trial. An entry
 is the learner's own checkpoint after the last supervised step, under a digest of everything that may have made it: the
-configuration but for the keys below, the package versions and the commit. Taking it over equals a run that was stopped
-there and goes on.
+configuration but for the keys below, the files of rows and of the model that it names, the package versions and the
+commit. Taking it over equals a run that was stopped there and goes on.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from rlinf.base.durable import first_folder, remove_folder
 from rlinf.config import Config
 from rlinf.train.checkpoints import DamagedError, check_manifest, write_manifest
+from rlinf.train.read_files import warm_start_states
 from rlinf.train.run_dir import machine
 
 # What supervised steps read nothing of. Everything else counts as having a part, rather too much than too little.
@@ -86,5 +87,6 @@ def digest(config: Config) -> str:
     """Compute a digest of all that a warm start may depend on."""
     keys = {key: value for key, value in config.record.values.items() if not key.startswith(_NO_PART)}
     facts = machine()
-    text = json.dumps([keys, facts["versions"], facts["commit"]], sort_keys=True)
+    files = {key: states for key, states in warm_start_states(config).items() if not key.startswith(_NO_PART)}
+    text = json.dumps([keys, files, facts["versions"], facts["commit"]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -263,7 +263,7 @@ def test_adapters_must_find_their_layers(recipe: Path, capsys: pytest.CaptureFix
 def test_a_run_directory_that_training_would_refuse_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = load(recipe)
     folder = RunDirectory.open(config)
-    (folder.path / "metrics.jsonl").write_text("")
+    (folder.path / "metrics.jsonl").write_text('{"step": 0}\n')
     before = sorted(folder.path.iterdir())
     assert checked(capsys, recipe)[0] == 0
     code, output = checked(capsys, recipe, "learner.optimizer.lr=0.5")

@@ -148,6 +148,11 @@ WRONG = [
         "the model sees at most 600 tokens",
         "Set rollout.max_new_tokens to 88 or less.",
     ),
+    (
+        "policy: {architecture: {model_type: gpt2, n_positions: 600}}",
+        "the model sees at most 600 tokens",
+        "Set rollout.max_new_tokens to 88 or less.",
+    ),
     ("cluster: {address: 'ray://head:10001'}", "is Ray Client, which can't stream", "cluster.address: auto"),
     ("rollout: {sampler: server}", "rollout.sampler: server needs the address", "Set rollout.server.base_url"),
     (SERVER + ", sleep: always}", "a server does not free its memory for the learner", "Set it to auto."),

@@ -231,6 +231,14 @@ def test_answers_that_are_not_meant_to_be_taught_are_refused(row: dict[str, Any]
         conversation_of("rows:1", row)
 
 
+@pytest.mark.parametrize("field", ["weight", "train", "loss"])
+@pytest.mark.parametrize("flag", [0.5, "0", "false", -1, [0]])
+def test_a_weight_that_would_count_as_another_one_is_refused(field: str, flag: object) -> None:
+    row = {"messages": [*PROMPT, {**TALK[1], field: flag}]}
+    with pytest.raises(ConversationError, match=rf"{field} of message 2 must be 1 .* or 0 "):
+        conversation_of("rows:1", row)
+
+
 @pytest.mark.parametrize("tools", ["", " ", "[]", "null", []])
 def test_a_blank_column_of_tools_is_none(tools: object) -> None:
     assert conversation_of("rows:1", {"messages": TALK, "tools": tools}).tools == ()

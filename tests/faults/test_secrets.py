@@ -118,7 +118,7 @@ def test_a_run_keeps_no_secret_and_resumes(
 def test_another_value_of_a_variable_is_another_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = experiment(tmp_path / "run")
     with RunDirectory.open(load(file)) as directory:
-        (directory.path / "metrics.jsonl").write_text("")
+        (directory.path / "metrics.jsonl").write_text('{"step": 0}\n')
     with RunDirectory.open(load(file)):
         pass
     monkeypatch.setenv("MY_SECRET", "rotated")  # cluster.env may change

@@ -96,6 +96,17 @@ def test_further_tensors_do_no_harm(saved: Path, tmp_path: Path) -> None:
     assert torch.equal(load_causal_lm(path)(TOKENS).logits, load_causal_lm(str(saved))(TOKENS).logits)
 
 
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_a_head_of_its_own_is_exported_as_that(saved: Path, tmp_path: Path, shift: float) -> None:
+    """Readers that go by config.json (vLLM, transformers 4) would otherwise take the embeddings for the head."""
+    folder = changed(saved, tmp_path / "a", lambda t: {**t, "lm_head.weight": t["model.embed_tokens.weight"] + shift})
+    model = load_causal_lm(folder)
+    model.save_pretrained(tmp_path / "export")
+    written = json.loads((tmp_path / "export" / "config.json").read_text())
+    assert written["tie_word_embeddings"] == (shift == 0.0)
+    assert torch.equal(load_causal_lm(str(tmp_path / "export"))(TOKENS).logits, model(TOKENS).logits)
+
+
 def test_pointers_of_git_lfs_are_named(saved: Path, tmp_path: Path) -> None:
     path = tmp_path / "model"
     shutil.copytree(saved, path)

@@ -9,6 +9,7 @@ import torch
 import yaml
 from tiny_runs import mapping
 
+from rlinf.base.errors import UserError
 from rlinf.cli import main
 from rlinf.config import Config, ConfigErrors, load_mapping
 from rlinf.datasets.conversation_files import ConversationError, read_conversations
@@ -16,6 +17,7 @@ from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.text.imitation import ConversationEncoder, ImitationData
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.train import run
+from rlinf.train.run_dir import RunDirectoryError
 from rlinf.train.run_state import RunState
 
 CHATML = (
@@ -238,6 +240,22 @@ def test_supervised_training_resumes_bit_for_bit(tmp_path: Path, monkeypatch: py
     assert finished(tmp_path / "cut")["params_sha256"] == finished(tmp_path / "straight")["params_sha256"]
 
 
+def test_a_run_does_not_go_on_with_other_rows(tmp_path: Path) -> None:
+    made = sft_alone(tmp_path / "run", sums(tmp_path))
+    rows = Path(made["sft"]["data"])
+    before = rows.read_text()
+    run(loaded(made))
+    rows.write_text(before.replace("1 + 1 =", "1+1="))
+    with pytest.raises(RunDirectoryError, match=r"began with other rows: sft\.data \(.*\) has changed since"):
+        run(loaded(made))
+    made["run"]["dir"] = str(tmp_path / "other")
+    run(loaded(made))
+    rows.write_text(before)
+    made["run"]["dir"] = str(tmp_path / "run")
+    run(loaded(made))
+    assert finished(tmp_path / "run")["params_sha256"] != finished(tmp_path / "other")["params_sha256"]
+
+
 def test_sft_then_rl_in_one_file(tmp_path: Path) -> None:
     made = mapping(tmp_path / "run", run={"max_steps": 1}, evaluation={"size": 4})
     made["sft"] = {"steps": 2, "batch_size": 4, "data": sums(tmp_path), "eval_fraction": 0.25}
@@ -254,6 +272,21 @@ def test_without_an_environment_and_with_steps_of_training_the_file_is_refused(t
     made = sft_alone(tmp_path / "run", str(tmp_path / "talk.jsonl"))
     with pytest.raises(ConfigErrors, match=r"Did you mean .*talks\.jsonl"):
         loaded(made)
+
+
+def test_conversations_that_the_model_does_not_see_whole_are_refused_before_training(tmp_path: Path) -> None:
+    rows = [{"prompt": "1 + 1 =", "response": f" {2:0{digits}}"} for digits in (1, 2, 40)]
+    made = sft_alone(tmp_path / "run", written(tmp_path, *rows))
+    made["policy"]["architecture"]["max_position_embeddings"] = 30  # fewer than prompts and responses may have here
+    with pytest.raises(
+        UserError, match=r"1 of 3 conversations .* sees \(30\), the first in .*:3: write sft.max_tokens"
+    ):
+        run(loaded(made))
+    tokens = (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_text()
+    made["sft"]["max_tokens"] = 30  # as the message has it: nothing was trained, so the same directory takes it
+    made["policy"]["tokenizer"]["vocab_size"] = 258
+    run(loaded(made))
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_text() != tokens
 
 
 def test_check_shows_what_is_imitated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from sweep_files import load_sweep, write_sweep_file
 
 pytest.importorskip("ray.tune")
@@ -196,6 +197,19 @@ def test_another_sweep_in_the_same_directory_is_refused(sweep: Sweep, tmp_path: 
     with pytest.raises(ConfigErrors, match="holds another sweep: space changed"):
         open_sweep(other)
     open_sweep(load_sweep(write_sweep_file(tmp_path, "space: {algorithm.group_size: {grid: [2, 4]}}\nretries: 3")))
+
+
+def test_a_sweep_whose_base_changed_is_another_one(tmp_path: Path) -> None:
+    """The trials that finished had the settings of before; the others would have the new ones."""
+    file = write_sweep_file(tmp_path, "space: {algorithm.group_size: {grid: [2, 4]}}")
+    open_sweep(load_sweep(file))
+    base = tmp_path / "base.yaml"
+    before = yaml.safe_load(base.read_text())
+    base.write_text(yaml.safe_dump({**before, "logging": {"tensorboard": True}}))
+    open_sweep(load_sweep(file))
+    base.write_text(yaml.safe_dump({**before, "rollout": {**before["rollout"], "temperature": 0.5}}))
+    with pytest.raises(ConfigErrors, match=r"holds another sweep: base: rollout\.temperature changed"):
+        open_sweep(load_sweep(file))
 
 
 @pytest.mark.parametrize("scheduler", ["asha", "pbt"])

@@ -1,6 +1,7 @@
 """Warm starts that runs share: the weights are those of a run that trained its own."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -45,3 +46,14 @@ def test_a_shared_warm_start_gives_the_parameters_of_ones_own(
 )
 def test_only_what_has_no_part_in_a_warm_start_may_differ(tmp_path: Path, sections: Any, same: bool) -> None:
     assert (digest(config(tmp_path)) == digest(config(tmp_path, **sections))) == same
+
+
+def test_rows_that_changed_are_another_warm_start(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "?", "response": "a"}\n')
+    made = config(tmp_path, sft={"data": str(rows)})
+    first = digest(made)
+    assert digest(made) == first
+    rows.write_text('{"prompt": "?", "response": "b"}\n')
+    os.utime(rows, ns=(0, 0))
+    assert digest(made) != first

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import string
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rlinf_envs.extraction import last_boxed
 from rlinf_envs.tasks import Task
@@ -43,12 +46,21 @@ def _boxes(task: Task, written: str) -> str:
 
 
 def _choices(task: Task) -> str:
-    """Choices in a column of their own, which the question does not show."""
-    for name, value in task.row.items():
-        if str(name).lower() not in _CHOICES:
-            continue
-        listed = value.get("text", value.values()) if isinstance(value, dict) else value
-        texts = [str(one).strip() for one in listed] if isinstance(listed, (list, tuple)) else []
-        if texts and not any(text in task.question for text in texts):
+    """Choices in columns of their own, which the question does not show, or whose number is the answer."""
+    for name, texts in _listed_choices(task.row):
+        if not all(text in task.question for text in texts):
             return f"the question does not show the {name} that the row has: put them into the question's column"
+        if task.answer.isdecimal() and int(task.answer) < len(texts) and task.answer not in texts:
+            return f"the answer {task.answer} may be the number of one of the {name}: write what a response must have"
     return ""
+
+
+def _listed_choices(row: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield (name, texts) of the choices in a row: of one column, or of the columns A, B and so on."""
+    for name, value in row.items():
+        listed = value.get("text", value.values()) if isinstance(value, dict) else value
+        if str(name).lower() in _CHOICES and isinstance(listed, (list, tuple)) and listed:
+            yield str(name), [str(one).strip() for one in listed]
+    letters = list(itertools.takewhile(lambda letter: row.get(letter) is not None, string.ascii_uppercase))
+    if len(letters) > 1:
+        yield f"columns {' '.join(letters)}", [str(row[letter]).strip() for letter in letters]

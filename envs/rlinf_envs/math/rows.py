@@ -143,7 +143,8 @@ class _Found:
             first, second = list(self._systems.values())[:2]
             raise DatasetError(
                 f"{second}: the row's system message is not that of {first}, and a run has one system prompt: set "
-                "env.kwargs.question_field to the user's message alone (prompt.1.content), and env.kwargs.system_prompt"
+                "env.kwargs.question_field to the user's message alone (prompt.1.content for a column prompt), "
+                "and env.kwargs.system_prompt"
             )
         system = next(iter(self._systems), None)
         return Rows(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.derived import conversation_tokens, is_text, max_turns
+from rlinf.config.derived import conversation_tokens, is_text, max_turns, trains_on_files_alone
 from rlinf.config.experiment import Config
-from rlinf.models.architecture_numbers import read_architecture
+from rlinf.models.architecture_numbers import most_positions
 
 
 def check_tokens(context: Context) -> None:
-    """Prompt limit plus response limit against everything that bounds a row."""
-    if not is_text(context.config):
+    """Prompt limit plus response limit against everything that bounds a row; files alone have neither."""
+    if not is_text(context.config) or trains_on_files_alone(context.config):
         return
     config = context.config
     prompt, response, key = config.data.max_prompt_length, conversation_tokens(config), _limit(config)
@@ -22,8 +22,8 @@ def check_tokens(context: Context) -> None:
         message = f"learner.micro_batch_tokens {limit} cannot hold one row of {sum_words}."
         fix = f"Set learner.micro_batch_tokens to {total} or more, or shorten the rows."
         context.error("learner.micro_batch_tokens", message, fix, at=lengths)
-    positions = read_architecture(config.policy).get("max_position_embeddings")
-    if isinstance(positions, int) and total > positions:
+    positions = most_positions(config.policy)
+    if positions is not None and total > positions:
         message = f"the model sees at most {positions} tokens (max_position_embeddings), but {sum_words}."
         fix = f"Set {key} to {positions - prompt} or less." if positions > prompt else "Shorten both."
         context.error(key, message, fix, at=(*lengths, "policy.architecture"))

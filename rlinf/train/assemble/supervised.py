@@ -21,6 +21,7 @@ from rlinf.config import Config
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
 from rlinf.datasets.conversation_files import Conversation, read_answers, unread_columns, unread_splits
+from rlinf.models.architecture_numbers import most_positions
 from rlinf.models.tokenizer_export import export_tokenizer
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.schema.learner import SftConfig
@@ -59,7 +60,7 @@ def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
         template_kwargs=config.data.chat_template_kwargs,
         reader=policy_reader(config, tokenizer),
     )
-    pad = tokenizer.pad_token_id
+    pad, positions = tokenizer.pad_token_id, most_positions(config.policy)
 
     def data(rows: Sequence[Sequence[Encoded]]) -> ImitationData:
         return ImitationData(
@@ -67,9 +68,17 @@ def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
         )
 
     def encoded(read: Sequence[Answers]) -> list[list[Encoded]]:
-        """Return the rows that are short enough."""
+        """Return the rows that are short enough. Raises UserError if the model does not see all of one."""
         rows = [[encoder.encode(one) for one in row] for row in read]
-        return [row for row in rows if max(map(len, row)) <= sft.max_tokens]
+        rows = [row for row in rows if max(map(len, row)) <= sft.max_tokens]
+        beyond = [row[0] for row in rows if positions is not None and max(map(len, row)) > positions]
+        if beyond:
+            raise UserError(
+                f"sft.data: {len(beyond)} of {len(rows)} conversations have more tokens than the model sees "
+                f"({positions}), the first in {beyond[0].conversation.location}: write sft.max_tokens: {positions}, "
+                "which leaves them out"
+            )
+        return rows
 
     to_train, to_measure, shared = _divided(sft)
     train, aside = encoded(to_train), encoded(to_measure)

@@ -56,7 +56,20 @@ class TextEvaluator:
             sample(row, self.rollout.rendered(row.task_id, row.prompt_text))
             for row in rows[: 3 * self.samples : self.samples]
         ]
-        return Evaluation(metrics, samples, outcomes=outcomes)
+        return Evaluation(metrics, samples, notes=self._long_prompts(rows), outcomes=outcomes)
+
+    def _long_prompts(self, rows: Sequence[Row]) -> list[str]:
+        """Return what to print about prompts that take the room of their responses: those are cut, or empty."""
+        limit = self.rollout.max_prompt_length
+        lengths = {row.task_id: len(row.prompt_ids) for row in rows if len(row.prompt_ids) > limit}
+        if not lengths:
+            return []
+        empty = len({row.task_id for row in rows if row.finish_reason == "too_long"})
+        return [
+            f"evaluation: {len(lengths)} of {len(self.task_ids)} prompts are longer than data.max_prompt_length "
+            f"{limit} (up to {max(lengths.values())}): their responses have less room, and those of {empty} none, "
+            "which count as wrong"
+        ]
 
     def _listening(self) -> Metrics:
         """Measure the accuracy on the same tasks with other pictures, other questions and wrong tool answers."""

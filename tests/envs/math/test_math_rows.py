@@ -151,6 +151,12 @@ def test_what_cannot_be_read_is_refused_with_a_way(row: dict[str, Any], words: s
         ({"question": "q", "answer": "The set of all primes that are of the form four k plus one"}, "has 13 words"),
         ({"problem": "q", "solution": "First \\boxed{1} comes out. Corrected, it is \\boxed{2}."}, "the boxes 1, 2"),
         ({"question": "Which?", "choices": ["red", "blue"], "answer": 1}, "the question does not show the choices"),
+        ({"question": "1 + 1?", "choices": ["1", "2"], "answer": "B"}, "the question does not show the choices"),
+        ({"question": "Which?", "A": "red", "B": "blue", "answer": "B"}, "does not show the columns A B"),
+        (
+            {"question": "Red or blue?\n0. Red 1. blue", "options": ["Red", "blue"], "answer": 1},
+            "1 may be the number of",
+        ),
     ],
 )
 def test_references_that_are_hardly_meant_so_are_doubts(row: dict[str, Any], words: str) -> None:
@@ -160,6 +166,8 @@ def test_references_that_are_hardly_meant_so_are_doubts(row: dict[str, Any], wor
 def test_sound_references_raise_no_doubt() -> None:
     rows = [
         {"question": "red or blue?", "choices": ["red", "blue"], "answer": "blue"},
+        {"question": "Is 1 or 2 even?", "choices": ["1", "2"], "answer": 2},
+        {"question": "(A) red (B) blue?", "A": "red", "B": "blue", "C": None, "answer": "B"},
         {"problem": "q", "solution": "\\boxed{7}, so again \\boxed{7}."},
         {"question": "r", "answer": "\\frac{\\sqrt{3}}{2}"},
     ]

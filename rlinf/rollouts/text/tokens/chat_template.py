@@ -48,6 +48,15 @@ def rendered(
         raise TimeLimitError(f"one rendering takes more than {DEADLINE_S:g} s") from None
 
 
+def requires_system(tokenizer: Any, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]) -> bool:
+    """Whether the template, which does not render ``messages``, renders them behind a system message."""
+    try:
+        rendered(tokenizer, [{"role": "system", "content": "system"}, *messages], prompt=True, variables=variables)
+    except Exception:  # a template is a program of its author's
+        return False
+    return True
+
+
 def unwritten_opening(tokenizer: Any, variables: Mapping[str, Any]) -> str:
     """Return the words that the template writes before an answer and at the end of no prompt; empty for most.
 

@@ -11,7 +11,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.time_limit import TimeLimitError
 from rlinf.data.messages import Completion
 from rlinf.data.pictures import pictures_of, replaced
-from rlinf.rollouts.text.tokens.chat_template import rendered_before, text_start
+from rlinf.rollouts.text.tokens.chat_template import rendered_before, requires_system, text_start
 from rlinf.rollouts.text.tokens.decoding import ResponseText
 from rlinf.rollouts.text.tokens.picture_tokens import left_out, picture_tokens, rendered_with_pictures
 from rlinf.rollouts.text.tokens.response_templates import form_for, has_response_template
@@ -468,6 +468,8 @@ class PromptRenderer:
             fix = "env.max_turns: 1, or " if "assistant" in roles else ""
             if not fix and "system" in roles:
                 fix = f"{self._system_key}: null, with its words before {{question}} in env.kwargs.prompt_template, or "
+            elif not fix and requires_system(self.tokenizer, messages, self._template_kwargs):
+                fix = f"{self._system_key} to the system prompt that the template requires, or "
             raise ChatTemplateError(
                 f"data.chat_template: the tokenizer's template can't render the messages {roles} ({error}). "
                 f"Set {fix}data.chat_template: never."
@@ -485,10 +487,8 @@ class PromptRenderer:
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of a text; marks in it become their tokens, and pictures the tokens that stand for them.
 
-        A text that spells a token of pictures is ordinary text.
-
-        Raises:
-            UserError: it has pictures, and the policy reads text alone.
+        A text that spells a token of pictures is ordinary text. Raises UserError for pictures if the policy reads text
+        alone.
         """
         if self._reader is not None or pictures_of(text):
             return tuple(picture_tokens(text, self._reader, self.tokenizer))

@@ -175,6 +175,12 @@ def test_a_template_without_system_messages_is_named() -> None:
         renderer.prompt("1 + 1?")
 
 
+def test_a_template_that_requires_a_system_message_is_named() -> None:
+    requires = "{{ raise_exception('no system') if messages[0].role != 'system' }}"
+    with pytest.raises(ChatTemplateError, match=r"Set data\.system_prompt to the system prompt that the template req"):
+        PromptRenderer(tokenizer(requires + MARKED)).prompt("1 + 1?")
+
+
 # Contents are lists of parts (several vision-language models); iterating over a text gives letters without text.
 PARTS = (
     "{% for m in messages %}<start>{{ m.role }}\n{% for part in m.content %}{{ part.text }}{% endfor %}<end>\n"
