@@ -52,6 +52,7 @@ _KINDS: Mapping[str, _Kind] = {
     "gemma3_text": _Kind(head_norms=True, norms=4, tied=True, head_size=256),
 }
 _POSITIONS = ("max_position_embeddings", "n_positions")
+_SCALED = ("linear", "dynamic", "yarn")
 FAMILIES = tuple(_KINDS)
 """Decoders whose parameters this module can count."""
 
@@ -71,9 +72,19 @@ def read_architecture(policy: PolicyConfig) -> Mapping[str, object]:
 
 
 def most_positions(policy: PolicyConfig) -> int | None:
-    """Return the number of tokens that the model sees at most, by its configuration; None if unknown."""
+    """Return the number of tokens that the model sees at most, by its configuration; None if unknown.
+
+    YaRN (arXiv:2309.00071) and its forerunners, if they are set, multiply the positions of the pretraining; for
+    `llama3` and `longrope` the number is the enlarged one already.
+    """
     written = read_architecture(policy)
-    return next((number for name in _POSITIONS if isinstance(number := written.get(name), int)), None)
+    positions = next((number for name in _POSITIONS if isinstance(number := written.get(name), int)), None)
+    rope = written.get("rope_scaling") or written.get("rope_parameters")
+    if positions is None or not isinstance(rope, Mapping) or rope.get("rope_type", rope.get("type")) not in _SCALED:
+        return positions
+    factor, trained = rope.get("factor"), rope.get("original_max_position_embeddings")
+    scaled = (trained if isinstance(trained, int) else positions) * (factor if isinstance(factor, int | float) else 1)
+    return max(positions, int(scaled))
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from rlinf.models.architecture_numbers import FAMILIES, decoder_shape
+from rlinf.models.architecture_numbers import FAMILIES, decoder_shape, most_positions
 from rlinf.schema import PolicyConfig
 
 SMALL = {
@@ -35,3 +36,19 @@ def test_the_count_is_that_of_the_model(family: str, tmp_path: Path) -> None:
     decoder = decoder_shape(PolicyConfig(path=str(tmp_path)))
     assert decoder is not None
     assert decoder.parameters == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("rope", "positions"),
+    [
+        ({}, 32),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}}, 128),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2}}, 64),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}}, 32),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32}}, 32),
+        ({"rope_scaling": None, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, 32),
+    ],
+)
+def test_scaled_positions_are_counted(rope: dict[str, Any], positions: int) -> None:
+    architecture = {"model_type": "qwen2", "max_position_embeddings": 32, **rope}
+    assert most_positions(PolicyConfig(architecture=architecture)) == positions
