@@ -120,10 +120,10 @@ def _makers(script: Script, path: Path, tree: Branch, trained: object) -> str | 
 
 def _evaluation_lines(script: Script, trained: object) -> set[int]:
     """Return the lines that assign environments of evaluations only; ``trained``: the one that the model is given."""
-    given = [
+    environments = [
         call.arguments(*names).get(names[-1]) for name, names in _EVALUATIONS.items() for call in script.calls(name)
     ]
-    return script.assigning_lines({one.text for one in given if isinstance(one, Code) and one != trained})
+    return script.assigning_lines({one.text for one in environments if isinstance(one, Code) and one != trained})
 
 
 def _learning(script: Script, path: Path, tree: Branch, remarks: list[str]) -> None:
