@@ -1,6 +1,6 @@
 """CPU-seconds until a chat model answers 90% of held-out word problems by GRPO alone: rlinf against TRL's GRPOTrainer.
 
-    python benchmarks/time_to_accuracy.py [--engines rlinf,trl] [--seeds 0,1,2] [--steps 20] [--write]
+    python benchmarks/time_to_accuracy.py [--engines rlinf_float32,rlinf,trl] [--seeds 0,1,2] [--steps 20] [--write]
 
 Both train SmolLM2-135M-Instruct (`make models/smollm2`) on the tasks of `config/smollm2/word_problems.yaml` with that
 recipe's settings: 8 prompts x 8 responses a step, temperature 0.7, AdamW at 1e-5 with the gradient clipped at 1,
@@ -10,7 +10,8 @@ seed. Every ``--every`` steps the same code, transformers' greedy generation, an
 the weights of either, until ``--goal`` is reached. Evaluations are not on the clock, and neither is what comes before
 the first step. One process each with one thread; the clock is the CPU time of the process and its children. TRL's
 settings are those of `grpo_vs_trl.py`: float32 (``trl``), its ``bf16`` option (``trl_autocast``), and a model loaded in
-bfloat16, optimiser included (``trl_bfloat16``). The folder keeps every run that ended: the same command goes on.
+bfloat16, optimiser included (``trl_bfloat16``). ``rlinf`` chooses bfloat16 if the CPU has instructions for it. The
+folder keeps every run that ended: the same command goes on.
 """
 
 from __future__ import annotations
@@ -77,7 +78,16 @@ Grade = Callable[[Any], float]
 """Held-out accuracy of a model of transformers."""
 
 
-def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], bool], steps: int, grade: Grade) -> None:
+def run_rlinf(
+    seed: int,
+    scratch: Path,
+    course: Course,
+    due: Callable[[int], bool],
+    steps: int,
+    grade: Grade,
+    *,
+    dtype: str = "auto",
+) -> None:
     """`rlinf train` of the recipe in one process; its weights are graded in a model of transformers."""
     from transformers import AutoModelForCausalLM
 
@@ -110,7 +120,8 @@ def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], boo
             f"run.seed={seed}", f"run.dir={scratch / 'run'}", f"run.max_steps={steps}", f"policy.path={MODEL}",
             f"env.kwargs.path={TASKS / 'train.jsonl'}", f"evaluation.env_kwargs.path={TASKS / 'eval.jsonl'}",
             "evaluation.size=0", f"rollout.max_new_tokens={CAP}", f"rollout.temperature={TEMPERATURE}",
-            f"learner.optimizer.lr={LEARNING_RATE}", "cluster.backend=local", "cluster.threads_per_worker=1",
+            f"learner.optimizer.lr={LEARNING_RATE}", f"policy.dtype={dtype}", "cluster.backend=local",
+            "cluster.threads_per_worker=1",
             "logging.progress=none", "logging.tensorboard=false", "logging.samples_every=0", "checkpoint.export=false",
         ],
     )  # fmt: skip
@@ -219,6 +230,7 @@ def show(engine: str, course: Course, step: int) -> None:
 
 ENGINES: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
     "rlinf": (run_rlinf, {}),
+    "rlinf_float32": (run_rlinf, {"dtype": "float32"}),
     "trl": (run_trl, {}),
     "trl_autocast": (run_trl, {"autocast": True}),
     "trl_bfloat16": (run_trl, {"dtype": "bfloat16"}),
@@ -307,7 +319,7 @@ def figures(by_engine: Mapping[str, Mapping[int, Course]], tasks: int) -> list[F
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engines", default="rlinf,trl")
+    parser.add_argument("--engines", default="rlinf_float32,trl")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--steps", type=int, default=20, help="at most")
     parser.add_argument("--every", type=int, default=4, help="steps between evaluations")
