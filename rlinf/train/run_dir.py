@@ -165,7 +165,9 @@ class RunDirectory:
         digests = config.record.environment_digests()
         if digests:
             write_atomically(self.path / _ENVIRONMENT, json.dumps(digests, indent=2))
-        rows = data_digests(config)
+        compared = self._has_begun() and (self.path / _DATA).exists()
+        # Rows may be gigabytes: those of a run that goes on were read for the comparison.
+        rows = {} if compared else data_digests(config)
         if rows:
             write_atomically(self.path / _DATA, json.dumps(rows, indent=2))
 
@@ -197,7 +199,8 @@ class RunDirectory:
         The order of tasks and every number of the run would be those of neither file.
         """
         before = read_json_file(self.path / _DATA) or {}
-        changed = [key for key, digest in data_digests(config).items() if before.get(key, digest) != digest]
+        rows = data_digests(config) if before else {}
+        changed = [key for key, digest in rows.items() if before.get(key, digest) != digest]
         if changed:
             written = config.record.values
             named = ", ".join(f"{key} ({written[key]})" if key in written else key for key in changed)
