@@ -21,7 +21,7 @@ from rlinf.datasets.conversation_messages import (
 from rlinf.datasets.transcripts import transcript_messages
 
 MESSAGES = ("messages", "conversations", "conversation")
-TEXT = "text"
+_TEXT = "text"
 """Read if it is a transcript, with the roles' names in it."""
 IMAGES = ("images", "image")
 PROMPTS = ("prompt", "question", "instruction", "problem", "query", "input")
@@ -34,7 +34,7 @@ SYSTEM = ("system", "system_prompt")
 HISTORY, TOOLS = "history", ("tools", "functions")
 CHOSEN, REJECTED = "chosen", "rejected"
 _ASSISTANT = "assistant"
-_TRANSCRIPTS = (*MESSAGES, TEXT, "prompt", CHOSEN, REJECTED)
+_TRANSCRIPTS = (*MESSAGES, _TEXT, "prompt", CHOSEN, REJECTED)
 __all__ = ["Conversation", "ConversationError", "Message", "conversation_of", "pair_of"]
 
 
@@ -99,8 +99,8 @@ def conversation_of(location: str, row: object, folder: Path | None = None) -> C
         raise ConversationError(f"{location}: a row must be an object, got {type(row).__name__}")
     columns = _columns(location, row, folder)
     listed = columns.take(MESSAGES)
-    if listed is None and _are_messages(columns.row.get(TEXT)):
-        listed = columns.take((TEXT,))
+    if listed is None and _are_messages(columns.row.get(_TEXT)):
+        listed = columns.take((_TEXT,))
     if listed is None and columns.has("0"):
         # Messages in columns 0, 1, ...: a row that is a list, as tables have it.
         names = [str(number) for number in range(len(columns.row)) if columns.has(str(number))]
