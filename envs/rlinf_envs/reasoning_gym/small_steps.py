@@ -17,15 +17,17 @@ from itertools import pairwise
 from operator import add, mul, sub, truediv
 
 MOST_DIGITS = 6
-"""A number with more digits that are not trailing zeros is left as it is: a third, written as 0.6666666666666666."""
+"""A number with more digits that are not trailing zeros is left as it is, unless it is a fraction of small numbers."""
+LARGEST_DENOMINATOR = 12
+"""0.6666666666666666 is read as 2/3."""
 MOST_STEPS = 16
 """A calculation that takes more is left as it is."""
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 # A stroke before a letter belongs to a unit: 6 days/week.
-_TOKEN = re.compile(rf"({_NUMBER})|([-+*×÷()]|(?<![A-Za-z])x(?![A-Za-z])|/(?=\s*[$£€₹(]?\s*\d))")
+_TOKEN = re.compile(rf"({_NUMBER})|([-+*×÷()]|(?<![A-Za-z])(?:x|half)(?![A-Za-z])|/(?=\s*[$£€₹(]?\s*\d))")
 _RESULT = re.compile(rf"\s*(-?)\s*[$£€₹]?\s*({_NUMBER})")
-_SIGNS = {"×": "*", "x": "*", "÷": "/"}
+_SIGNS = {"×": "*", "x": "*", "÷": "/", "half": "(1/2)"}
 _APPLY: dict[str, Callable[[Fraction, Fraction], Fraction]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _BINDS = {"+": 1, "-": 1, "*": 2, "/": 2}
@@ -122,7 +124,16 @@ def _token(match: re.Match[str], *, percent: bool) -> str:
     number, follows = match[0].replace(",", ""), match.string[match.end() : match.end() + 1]
     if percent and follows == "%":
         return str(Decimal(number) / 100)
+    if len(number.partition(".")[2]) > MOST_DIGITS:
+        number = _small_fraction(number)
     return f"{number}*" if follows == "(" else number
+
+
+def _small_fraction(decimals: str) -> str:
+    """0.6666666666666666 as (2/3); any other number as it is."""
+    exact = Fraction(decimals)
+    near = exact.limit_denominator(LARGEST_DENOMINATOR)
+    return f"({near})" if near.denominator > 1 and abs(near - exact) < Fraction(1, 10**12) else decimals
 
 
 def _parsed(tokens: list[str]) -> Expression | None:
@@ -172,6 +183,8 @@ def _simpler(expression: Calculation) -> Expression:
             _simpler(left) if isinstance(left, Calculation) and _has_product(left) else left,
             _simpler(right) if isinstance(right, Calculation) and _has_product(right) else right,
         )
+    if expression.sign == "*" and (part := _part(left, right) or _part(right, left)):
+        return part
     if isinstance(left, Calculation):
         smaller = _divided_first(left, right) if expression.sign == "/" else None
         return smaller or Calculation(expression.sign, _simpler(left), right)
@@ -186,12 +199,48 @@ def _has_product(expression: Expression) -> bool:
     return expression.sign in "*/" or _has_product(expression.left) or _has_product(expression.right)
 
 
-def _divided_first(product: Calculation, divisor: Expression) -> Calculation | None:
-    """400000*8/100 as 4000*8, if that leaves no rest."""
+def _divided_first(product: Calculation, divisor: Expression) -> Expression | None:
+    """400000*8/100 as 4000*8, 267*2/3 as 267/3*2, and 120*75/100 as 120*3/4, if that leaves no rest."""
     if product.sign != "*" or not isinstance(product.left, Fraction) or not isinstance(divisor, Fraction):
         return None
-    quotient = product.left / divisor
-    return Calculation("*", quotient, product.right) if quotient.denominator == 1 and quotient != 1 else None
+    whole = product.left / divisor
+    if whole == 1:
+        return None
+    if whole.denominator != 1:
+        return _shortened(product.left, product.right, divisor)
+    quotient = Calculation("/", product.left, divisor)
+    if product.right == 1:
+        return quotient
+    in_one_step = isinstance(_quotient(product.left, divisor), Fraction)
+    return Calculation("*", whole if in_one_step else quotient, product.right)
+
+
+def _shortened(number: Fraction, numerator: Expression, denominator: Fraction) -> Calculation | None:
+    """The product of a number and a fraction in its lowest terms, if the number is a multiple of its denominator."""
+    if not isinstance(numerator, Fraction) or not denominator:
+        return None
+    lowest = numerator / denominator
+    if lowest.denominator in (1, denominator) or (number / lowest.denominator).denominator != 1:
+        return None
+    return Calculation("/", Calculation("*", number, Fraction(lowest.numerator)), Fraction(lowest.denominator))
+
+
+def _part(fraction: Expression, number: Expression) -> Calculation | None:
+    """1/2*440 as 440/2, 2/3*24 as 2*24/3 and 370/1480*100 as 100/(1480/370); None if there is no such form."""
+    if not isinstance(fraction, Calculation) or fraction.sign != "/" or not isinstance(number, Fraction):
+        return None
+    numerator, denominator = fraction.left, fraction.right
+    if not isinstance(numerator, Fraction) or not isinstance(denominator, Fraction):
+        return None
+    if numerator == 1:
+        return Calculation("/", number, denominator)
+    if (numerator / denominator).denominator == 1 or not numerator:
+        return None
+    if (number / denominator).denominator == 1:
+        return Calculation("*", numerator, Calculation("/", number, denominator))
+    if (denominator / numerator).denominator == 1:
+        return Calculation("/", number, Calculation("/", denominator, numerator))
+    return None
 
 
 def _sum(left: Fraction, right: Fraction) -> Expression:
@@ -220,7 +269,13 @@ def _product(left: Fraction, right: Fraction) -> Expression:
 
 def _quotient(left: Fraction, right: Fraction) -> Expression:
     quotient = left / right
-    if _significant(quotient) <= 1 or _mantissa(right) == 1 or left.denominator != 1 or right.denominator != 1:
+    if _mantissa(right) == 1 or left < right:
+        return quotient
+    # Whole numbers without common zeros: 1200/400 as 12/4, and 148.75/1.25 as 14875/125.
+    scale = Fraction(10) ** -min(_decimal(left)[1], _decimal(right)[1])
+    if scale != 1:
+        return Calculation("/", left * scale, right * scale)
+    if _significant(quotient) <= 1:
         return quotient
     return _joined([Calculation("/", part * right, right) for part in _by_digit(quotient)])
 
