@@ -4,6 +4,7 @@ does it."""
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ def conversation_findings(config: Config) -> tuple[list[Caveat], list[str]]:
     Raises whatever a reader or a chat template raises.
     """
     from rlinf.datasets.conversation_files import read_answers, unread_columns, unread_splits
+    from rlinf.rollouts.text.end_marks import written_marks
     from rlinf.rollouts.text.imitation import ConversationEncoder
     from rlinf.train.assemble.conversations import policy_reader
     from rlinf.train.assemble.supervised import supervised_data
@@ -63,12 +65,14 @@ def conversation_findings(config: Config) -> tuple[list[Caveat], list[str]]:
         template_kwargs=data.chat_template_kwargs,
         reader=policy_reader(config, tokenizer),
     )
+    marks = written_marks(itertools.chain(*rows, *others), encoder.marks)
     encoded = [encoder.encode(one) for row in (*rows[:_SOME], *others[:_SOME]) for one in row]
     long = sum(len(one) > sft.max_tokens for one in encoded)
     unread = unread_columns(rows)
     if unread:
         lines.append(f"  columns that are not read: {_counted(unread, len(rows))}")
     findings = [*_odd_answers([one.conversation for one in encoded]), *_equal_pairs([*rows, *others] if pairs else [])]
+    findings += [Caveat(False, what, meaning, "sft.data") for what, meaning in marks.remarks()]
     if long:
         message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {sft.max_tokens}."
         findings.append(Caveat(long == len(encoded), message, "They are left out, never cut.", "sft.data"))

@@ -341,3 +341,21 @@ def test_rows_whose_prompts_are_held_out_are_not_trained_on(tmp_path: Path) -> N
     assert notes["sft.data"].startswith("4 conversations")
     assert notes["sft.data: column that is not read, source"] == 4
     assert output.metrics["eval/sft_tokens"] > 0
+
+
+def test_end_marks_in_rows_are_named_by_check_and_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer().save_pretrained(tmp_path / "tokenizer")
+    rows = [{"prompt": f"{n} + 1 =", "response": f"{n + 1}<|im_end|>\n"} for n in range(8)]
+    made = sft_alone(tmp_path / "run", written(tmp_path, *rows))
+    made["policy"]["tokenizer"] = {"path": str(tmp_path / "tokenizer")}
+    del made["run"]["max_steps"]
+    file = tmp_path / "sft.yaml"
+    file.write_text(yaml.safe_dump(made))
+    words = "answers that end with <|im_end|>: 8, the first in"
+    assert main(["check", str(file)]) == 0
+    assert words in capsys.readouterr().out
+    assert main(["sft", str(file)]) == 0
+    assert any(words in note for note in finished(tmp_path / "run")["notes"])
+    written(tmp_path, *rows, {"prompt": "9 + 1 =", "response": "10<|im_end|>\n9 + 2 ="})
+    assert main(["check", str(file), f"run.dir={tmp_path / 'other'}"]) == 2
+    assert "talks.jsonl:9, message 2 (assistant): the answer has <|im_end|> inside" in capsys.readouterr().out

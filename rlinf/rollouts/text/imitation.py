@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlinf.base.errors import UserError
@@ -12,6 +12,7 @@ from rlinf.data.pictures import pictures_of
 from rlinf.datasets.conversation_files import Conversation, ConversationError, Message
 from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.conversation import Row
+from rlinf.rollouts.text.end_marks import EndMarks
 from rlinf.rollouts.text.tasks.order import TaskOrder
 from rlinf.rollouts.text.to_batch import imitation_batch
 from rlinf.rollouts.text.tokens.chat_template import rendered_before
@@ -89,12 +90,12 @@ class ConversationEncoder:
         self._renderer = PromptRenderer(
             tokenizer, chat_template=chat_template, template_kwargs=template_kwargs, reader=reader
         )
-        self.chat = self._renderer.chat
+        self.chat, self.marks = self._renderer.chat, EndMarks(self._renderer)
 
     def encode(self, conversation: Conversation) -> Encoded:
         """Encode a conversation; raise ConversationError if the template cannot render it, or leaves out a part of
         it."""
-        messages = list(conversation.messages)
+        messages = [self._bare(message) for message in conversation.messages]
         if self.system_prompt is not None and messages[0].role != "system":
             messages.insert(0, Message("system", self.system_prompt, False))
         parts = self._templated(conversation, messages) if self.chat else self._plain(conversation, messages)
@@ -110,6 +111,12 @@ class ConversationEncoder:
         if not prompt:
             raise ConversationError(f"{conversation.location}: the prompt is empty")
         return Encoded(tuple(prompt), tokens, mask, conversation)
+
+    def _bare(self, message: Message) -> Message:
+        """Return an answer without the end mark that its words may have; it gets one, once."""
+        if message.role != "assistant" or not message.content:
+            return message
+        return replace(message, content=self.marks.stripped(message.content))
 
     def _plain(self, conversation: Conversation, messages: Sequence[Message]) -> Pieces:
         """As conversations of reinforcement learning without a template: system prompt, blank line, turns by line."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from rlinf.data.messages import Metrics
 from rlinf.datasets.conversation_files import Conversation, read_answers, unread_columns, unread_splits
 from rlinf.models.architecture_numbers import most_positions
 from rlinf.models.tokenizer_export import export_tokenizer
+from rlinf.rollouts.text.end_marks import written_marks
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.schema.learner import SftConfig
 from rlinf.train.assemble.conversations import policy_reader, response_ends
@@ -81,6 +83,7 @@ def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
         return rows
 
     to_train, to_measure, shared = _divided(sft)
+    marks = written_marks(itertools.chain(*to_train, *to_measure), encoder.marks)
     train, aside = encoded(to_train), encoded(to_measure)
     own = to_measure if sft.eval_data is None else ()
     long = len(to_train) + len(own) - len(train) - (len(aside) if sft.eval_data is None else 0)
@@ -93,6 +96,7 @@ def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
         "sft.data held out": len(aside),
         "sft.data: splits that are not read": unread_splits(str(sft.data)),
         "sft.data left out, whose prompts sft.eval_data has": shared,
+        **{f"sft.data: {what}": meaning for what, meaning in marks.remarks()},
         **{f"sft.data: column that is not read, {name}": count for name, count in unread_columns(to_train).items()},
     }
     return _SupervisedData(made, tuple(data(aside).parts()) if aside else (), notes)
