@@ -68,6 +68,20 @@ class Sweep:
         """All keys that vary, and the names of entries with variants."""
         return [key for names in self.config.space for key in split_keys(names)]
 
+    @property
+    def always_varied(self) -> set[str]:
+        """The keys whose value in the base no trial has: each trial has one of the space."""
+        keys: set[str] = set()
+        for names, entry in self.config.space.items():
+            groups = list((entry.variants or {}).values())
+            values = entry.grid or entry.choice or [value for one in groups for value in one.values()]
+            if entry.when or (entry.like is not None and entry.like not in keys):
+                continue  # A trial in which the condition does not hold has the base's value.
+            if not any(isinstance(value, Mapping) for value in values):  # which is merged with the base's
+                own = entry.variant_keys if groups else split_keys(names)
+                keys |= {key for key in own if all(key in one for one in groups)}
+        return keys
+
     def written(self, setting: Mapping[str, Any]) -> dict[str, Any]:
         """Return a setting as keys of a run: a variant's name becomes the keys that it stands for."""
         keys: dict[str, Any] = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,20 +124,38 @@ def _shown_base(sweep: Sweep) -> dict[str, Any]:
     return {"settings": sections, "rows": data_digests(config)}
 
 
-def _changed_base(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Name the keys of the base that differ, without those that the sweep sets, and the data whose rows differ."""
-    settings, rows = before.get("settings", {}), before.get("rows", {})
+def _changed_base(before: Mapping[str, Any], now: Mapping[str, Any], varied: Collection[str]) -> list[str]:
+    """Name the keys of the base that differ, and the data whose rows differ, without those that the sweep sets.
+
+    ``varied``: keys that every trial has from the space.
+    """
+    settings, current = (_without(one.get("settings", {}), varied) for one in (before, now))
+    rows, digests = before.get("rows", {}), now.get("rows", {})
     keys = [
         f"{section}.{key}"
-        for section, values in now.get("settings", {}).items()
+        for section, values in current.items()
         for key, value in (values.items() if isinstance(values, dict) else ())
         if isinstance(settings.get(section), dict) and settings[section].get(key, value) != value
     ]
-    digests = now.get("rows", {})
     changed = [key for key in keys if not key.startswith((*MAY_CHANGE, *_OF_SWEEP))]
     return [f"base: {key}" for key in changed] + [
-        f"base: rows of {key}" for key, digest in digests.items() if rows.get(key, digest) != digest
+        f"base: rows of {key}"
+        for key, digest in digests.items()
+        if key not in varied and rows.get(key, digest) != digest
     ]
+
+
+def _without(settings: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """Return a copy of nested settings without ``keys``, names with dots."""
+    result = copy.deepcopy(dict(settings))
+    for key in keys:
+        *sections, last = key.split(".")
+        inner: Any = result
+        for name in sections:
+            inner = inner.get(name) if isinstance(inner, dict) else None
+        if isinstance(inner, dict):
+            inner.pop(last, None)
+    return result
 
 
 def open_sweep(sweep: Sweep) -> None:
@@ -150,7 +169,7 @@ def open_sweep(sweep: Sweep) -> None:
         # Early stopping fixes its trials at the beginning; a searcher can suggest more.
         fixed = ("steps",) if sweep.config.schedule.name == "none" else ("steps", "trials")
         names += [f"budget.{name}" for name in fixed if before["budget"][name] != definition["budget"][name]]
-        names += _changed_base(stored.get("base") or {}, base)
+        names += _changed_base(stored.get("base") or {}, base, sweep.always_varied)
         if names:
             message = f"{sweep.folder} holds another sweep: {', '.join(names)} changed."
             key = "run.dir" if str(sweep.file) == COMMAND_LINE else "dir"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,6 +210,35 @@ def test_a_sweep_whose_base_changed_is_another_one(tmp_path: Path) -> None:
     open_sweep(load_sweep(file))
     base.write_text(yaml.safe_dump({**before, "rollout": {**before["rollout"], "temperature": 0.5}}))
     with pytest.raises(ConfigErrors, match=r"holds another sweep: base: rollout\.temperature changed"):
+        open_sweep(load_sweep(file))
+
+
+@pytest.mark.parametrize(
+    ("space", "goes_on"),
+    [
+        ("learner.optimizer.lr: {grid: [0.1, 0.2]}", True),
+        ("learner.optimizer.lr: {loguniform: [0.1, 0.2]}", True),
+        ("rollout.temperature: {grid: [0.1, 1.0]}, learner.optimizer.lr: {like: rollout.temperature}", True),
+        ("'rollout.temperature, learner.optimizer.lr': {grid: [[0.1, 0.1], [1.0, 0.2]]}", True),
+        ("rate: {variants: {a: {learner.optimizer.lr: 0.1}, b: {learner.optimizer.lr: 0.2}}}", True),
+        ("rate: {variants: {a: {learner.optimizer.lr: 0.1}, b: {rollout.temperature: 0.5}}}", False),
+        ("run.name: {grid: [a, b]}, learner.optimizer.lr: {grid: [0.1], when: {run.name: a}}", False),
+    ],
+)
+def test_the_value_of_a_varied_key_in_the_base_counts_where_a_trial_has_it(
+    space: str, goes_on: bool, tmp_path: Path
+) -> None:
+    file = write_sweep_file(tmp_path, f"space: {{{space}}}\nbudget: {{trials: 2}}")
+    open_sweep(load_sweep(file))
+    base = tmp_path / "base.yaml"
+    content = yaml.safe_load(base.read_text())
+    content["learner"]["optimizer"]["lr"] = 0.05
+    base.write_text(yaml.safe_dump(content))
+    with nullcontext() if goes_on else pytest.raises(ConfigErrors, match=r"base: learner\.optimizer changed"):
+        open_sweep(load_sweep(file))
+    content["learner"]["optimizer"]["weight_decay"] = 0.3
+    base.write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigErrors, match=r"base: learner\.optimizer changed"):
         open_sweep(load_sweep(file))
 
 
