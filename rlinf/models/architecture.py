@@ -11,6 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from rlinf.base.errors import UserError
+from rlinf.models.architecture_numbers import without_token_head
 from rlinf.models.vision.families import FAMILIES, REFUSED, family_of
 from rlinf.models.vocabulary import require_vocabulary
 
@@ -77,6 +78,9 @@ def require_text_model(config: Any, key: str) -> None:
     )
 
     kind = config.model_type
+    wrong = without_token_head(config.to_dict()) if config.architectures else None  # of a checkpoint
+    if wrong is not None:
+        raise PolicyError(f"{key}: {wrong}. Take a causal language model, for example qwen2, qwen3 or llama.")
     if kind in FAMILIES and not REFUSED.get(kind):
         return
     if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:

@@ -8,7 +8,7 @@ from rlinf.base.machine import installed
 from rlinf.base.packages import install_command
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text, learns_on_gpus, text_only_parts
-from rlinf.models.architecture_numbers import read_architecture
+from rlinf.models.architecture_numbers import read_architecture, without_token_head, written_config
 from rlinf.models.vision.families import FAMILIES, REFUSED
 from rlinf.schema.policy import VisionConfig
 
@@ -17,6 +17,7 @@ def check_policy(context: Context) -> None:
     """Check that a language model has weights or an architecture, and that adapters fit the learner."""
     policy = context.config.policy
     context.run(_check_origin)
+    context.run(_check_head)
     context.run(_check_attention)
     context.run(_check_fused_logprobs)
     context.run(_check_logits_dtype)
@@ -99,6 +100,17 @@ def _check_origin(context: Context) -> None:
     elif policy.architecture and "model_type" not in policy.architecture:
         message = "policy.architecture does not name its model_type."
         context.error("policy.architecture", message, "Add model_type: qwen2 (or qwen3, llama).")
+
+
+def _check_head(context: Context) -> None:
+    """Check that folders of policy and teacher hold models that predict tokens, not encoders or models of scores."""
+    config = context.config
+    if not is_text(config) or ":" in config.policy.name:
+        return
+    for key, path in (("policy.path", config.policy.path), ("teacher.path", config.teacher.path)):
+        wrong = without_token_head(written_config(path)) if path is not None else None
+        if wrong is not None:
+            context.error(key, f"{key}: {path}: {wrong}.", "Take a causal language model (...ForCausalLM).")
 
 
 def check_vision(context: Context) -> None:

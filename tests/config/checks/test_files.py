@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,31 @@ def test_tensors_named_by_a_wrapper_are_refused(tmp_path: Path, prefix: str) -> 
         assert f"the names of all tensors of {model} begin with {prefix!r}." in mistakes(file)
     else:
         assert load(file).policy.path == str(model)
+
+
+@pytest.mark.parametrize(
+    ("kind", "architecture", "words"),
+    [
+        ("llama", "LlamaForSequenceClassification", "scores texts .* reward_model.path"),
+        ("qwen2", "Qwen2ForTokenClassification", "scores texts .* reward_model.path"),
+        ("bert", "BertModel", "BertModel is an encoder"),
+        ("roberta", "RobertaForMaskedLM", "RobertaForMaskedLM is an encoder"),
+        ("t5", "T5ForConditionalGeneration", "is an encoder with a decoder"),
+        ("qwen2", "Qwen2ForQuestionAnswering", "another output layer"),
+        ("bert", "BertLMHeadModel", None),
+        ("gpt2", "GPT2LMHeadModel", None),
+    ],
+)
+def test_a_model_that_predicts_no_tokens_is_refused(
+    tmp_path: Path, kind: str, architecture: str, words: str | None
+) -> None:
+    model = folder_with(tmp_path / "model", "model.safetensors")
+    more = {"is_encoder_decoder": kind == "t5", "is_decoder": architecture.endswith("LMHeadModel")}
+    (model / "config.json").write_text(json.dumps({"model_type": kind, "architectures": [architecture], **more}))
+    policy = recipe(tmp_path, policy={"architecture": None, "path": str(model)})
+    if words is None:
+        load(policy)
+        return
+    assert re.search(rf"policy\.path: .*{words}", mistakes(policy))
+    teacher = recipe(tmp_path, teacher={"path": str(model)}, algorithm={"adv_type": "opd"})
+    assert re.search(rf"teacher\.path: .*{words}", mistakes(teacher))
