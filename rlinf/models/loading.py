@@ -67,7 +67,23 @@ def load_tokenizer(path: str) -> Any:
         )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
+    tokenizer.chat_template = _chat_template(tokenizer, path)
     return tokenizer
+
+
+def _chat_template(tokenizer: Any, path: str) -> Any:
+    """Return a tokenizer's chat template: its own, the only one of several names, or the one of the processor.
+
+    Processors of earlier versions of transformers have it in a ``chat_template.json``, which tokenizers do not read.
+    """
+    from transformers.utils import cached_file
+
+    own = tokenizer.chat_template
+    if isinstance(own, dict) and len(own) == 1:
+        return next(iter(own.values()))
+    file = cached_file(path, "chat_template.json", _raise_exceptions_for_missing_entries=False) if not own else None
+    template = (read_json_file(Path(file)) or {}).get("chat_template") if file is not None else None
+    return template if isinstance(template, str) else own
 
 
 def _no_files(path: str) -> str:

@@ -21,6 +21,7 @@ from rlinf.models.checkpoint_files import require_trainable, without_weights
 from rlinf.models.finite_weights import require_finite
 from rlinf.models.loading import PolicyError, load_causal_lm, load_tokenizer
 from rlinf.models.tokenizer import train_tokenizer
+from rlinf.rollouts.text.tokens.prompts import ChatTemplateError, PromptRenderer
 
 Tensors = dict[str, Tensor]
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
@@ -220,3 +221,33 @@ def test_a_tokenizer_that_names_the_class_of_another_family_keeps_its_own_rules(
     text = "Two  words,\n\nand 12 more"
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.eos_token == "<eos>"
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"chat_template.json": json.dumps({"chat_template": "legacy"})}, "legacy"),
+        ({"chat_template.json": json.dumps({"chat_template": "legacy"}), "chat_template.jinja": "own"}, "own"),
+        ({"additional_chat_templates/tool_use.jinja": "one"}, "one"),
+        ({"chat_template.json": "{}"}, None),
+    ],
+)
+def test_the_chat_template_is_read_where_processors_and_other_versions_keep_it(
+    files: dict[str, str], words: str | None, tmp_path: Path
+) -> None:
+    train_tokenizer(["one two"], vocab_size=300).save_pretrained(tmp_path)
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert load_tokenizer(str(tmp_path)).chat_template == words
+
+
+def test_of_several_chat_templates_without_a_default_one_is_to_be_named(tmp_path: Path) -> None:
+    train_tokenizer(["one two"], vocab_size=300).save_pretrained(tmp_path)
+    (tmp_path / "additional_chat_templates").mkdir()
+    for name in ("rag", "tool_use"):
+        (tmp_path / f"additional_chat_templates/{name}.jinja").write_text(f"{name} {{{{ messages[0].content }}}}")
+    loaded = load_tokenizer(str(tmp_path))
+    with pytest.raises(ChatTemplateError, match=r"Set data\.chat_template_kwargs: \{chat_template: (rag|tool_use)\}"):
+        PromptRenderer(loaded).opening("1?")
+    assert PromptRenderer(loaded, template_kwargs={"chat_template": "rag"}).opening("1?") == "rag 1?"

@@ -466,7 +466,10 @@ class PromptRenderer:
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message["role"] for message in messages)
             fix = "env.max_turns: 1, or " if "assistant" in roles else ""
-            if not fix and "system" in roles:
+            templates = self.tokenizer.chat_template
+            if isinstance(templates, dict) and "default" not in templates:
+                fix = f"data.chat_template_kwargs: {{chat_template: {next(iter(templates))}}}, or "
+            elif not fix and "system" in roles:
                 fix = f"{self._system_key}: null, with its words before {{question}} in env.kwargs.prompt_template, or "
             elif not fix and requires_system(self.tokenizer, messages, self._template_kwargs):
                 fix = f"{self._system_key} to the system prompt that the template requires, or "
