@@ -23,14 +23,16 @@ from rlinf.commands.policy_check import (
     require_tokenizer_fits,
 )
 from rlinf.config import Config
-from rlinf.config.derived import trains_on_files_alone
+from rlinf.config.derived import conversation_tokens, trains_on_files_alone
 from rlinf.data.pictures import described, marked, opened, pictures_of
+from rlinf.models.architecture_numbers import most_positions
 from rlinf.planning.describe import size_text
 from rlinf.train.init_from import carried_tokenizer
 from rlinf.train.picture_costs import picture_costs, token_count
 
 if TYPE_CHECKING:
     from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker
+    from rlinf.rollouts.text.members import TextMixtureEnv
     from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
 _SHOWN = 2
@@ -132,8 +134,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         members = conversation_members(config, tokenizer, facts)
         renderers = [members[task % len(members)].renderer for task in tasks]
         rendered = [one.opening(prompt) for one, prompt in zip(renderers, prompts, strict=True)]
-        lengths = [len(one.prompt(prompt)) for one, prompt in zip(renderers, prompts, strict=True)]
-        report.findings += _lengths(config, lengths)
+        report.findings += _long_prompts(config, worker, tasks, members)
         report.lines += _curriculum(config, worker, tasks)
     except (Exception, SystemExit) as error:  # the environment's or the template's own code may raise anything
         report.refuse(error, "prompts")
@@ -272,18 +273,35 @@ def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
     return train_tokenizer(texts, vocab_size=requested.vocab_size, split_digits=requested.split_digits)
 
 
-def _lengths(config: Config, lengths: Sequence[int]) -> list[Caveat]:
-    """Whether prompts fit ``data.max_prompt_length``."""
-    limit = config.data.max_prompt_length
-    long = [length for length in lengths if length > limit]
-    if not long:
-        return []
-    message = (
-        f"{len(long)} of {len(lengths)} prompts are longer than data.max_prompt_length {limit} (up to {max(long)})."
-    )
-    everything = len(long) == len(lengths)
-    meaning = "Training would have no prompt left" if everything else "They are dropped, never cut"
-    return [Caveat(everything, message, f"{meaning}: set data.max_prompt_length: {max(long)}.", "prompts")]
+def _long_prompts(
+    config: Config, worker: TextEnvWorker, tasks: Sequence[int], members: Sequence[TextMixtureEnv]
+) -> list[Caveat]:
+    """Find prompts of training and of evaluation that do not fit ``data.max_prompt_length``.
+
+    ``tasks``: of training, whose prompts are measured.
+    """
+    limit, positions = config.data.max_prompt_length, most_positions(config.policy)
+    measured = {"training": ("train", tasks)} if config.run.max_steps else {}
+    if config.evaluation.size:
+        measured["evaluation"] = ("eval", _spread(worker.facts("eval"))[: config.evaluation.size])
+    findings = []
+    for name, (split, own) in measured.items():
+        prompts = zip(own, worker.prompts(split, own), strict=True)
+        lengths = [len(members[task % len(members)].renderer.prompt(prompt)) for task, prompt in prompts]
+        long = [length for length in lengths if length > limit]
+        if not long:
+            continue
+        everything, most = len(long) == len(lengths), max(long)
+        meaning = "Training would have no prompt left" if everything else "They are dropped, never cut"
+        if split == "eval":
+            meaning = "Their responses have less room, or none, and count as wrong then"
+        fix = f"set data.max_prompt_length: {most}"
+        if positions is not None and most + conversation_tokens(config) > positions:
+            fix = f"the model sees at most {positions} tokens, so shorten them, or the responses"
+        message = f"{len(long)} of {len(lengths)} {name} prompts are longer than data.max_prompt_length {limit}"
+        serious = everything and split == "train"
+        findings.append(Caveat(serious, f"{message} (up to {most}).", f"{meaning}: {fix}.", "prompts"))
+    return findings
 
 
 def _shown(

@@ -350,3 +350,21 @@ def test_heads_must_suit_a_cpu_only_if_no_gpus_are_requested(recipe: Path, monke
     with pytest.raises(UserError, match="heads of 8"):
         policy_check.require_architecture(load(recipe, given), tokenizer)
     policy_check.require_architecture(load(recipe, [*given, "cluster.gpus_per_sampler=1"]), tokenizer)
+
+
+def test_prompts_of_training_and_of_evaluation_are_measured(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"question": "What is " + "1 + " * 200 + "1?", "answer": "201"}, {"question": "1 + 1?", "answer": "2"}]
+    Path("long.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    more = ["data.max_prompt_length=100", "policy.architecture.max_position_embeddings=300"]
+    held_out = "evaluation.env_kwargs={path: long.jsonl}"
+    assert main(["check", str(recipe), *more, held_out]) == 0
+    output = capsys.readouterr().out
+    assert "1 of 2 evaluation prompts are longer than data.max_prompt_length 100 (up to " in output
+    assert "count as wrong then: the model sees at most 300 tokens" in output
+    assert "training prompts" not in output
+    assert main(["check", str(recipe), *more, "env.kwargs.path=long.jsonl", "evaluation.size=0"]) == 0
+    output = capsys.readouterr().out
+    assert "1 of 2 training prompts are longer than data.max_prompt_length 100" in output
+    assert "evaluation prompts" not in output
+    assert main(["check", str(recipe), "data.max_prompt_length=4", "evaluation.size=0"]) == WRONG_CONFIG
+    assert "Training would have no prompt left: set data.max_prompt_length:" in capsys.readouterr().out
