@@ -13,6 +13,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.machine import gpu_count
 from rlinf.commands.finding import Caveat
 from rlinf.config import Config
+from rlinf.models.checkpoint_files import twice_there
 from rlinf.models.gguf import is_gguf, model_folder
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
@@ -30,6 +31,8 @@ def policy_findings(config: Config) -> list[Caveat]:
     for key, path in named.items():
         if path is not None and local_files(path) is None:
             findings.append(_not_here(key, path))
+        elif path is not None and (words := twice_there(path)) is not None:
+            findings.append(Caveat(False, f"{key}: {words}", "Take one out of the folder.", "policy"))
     findings += _unfit_models(config)
     lora = config.policy.lora
     if lora.rank > 0 and (config.policy.path is None or local_files(config.policy.path) is not None):

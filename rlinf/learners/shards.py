@@ -23,13 +23,13 @@ class SafetensorsFolder:
 
     def __init__(self, folder: Path) -> None:
         index = folder / _INDEX
-        if index.exists():
-            self._files = {name: folder / file for name, file in json.loads(index.read_text())["weight_map"].items()}
-        elif (folder / _SINGLE).exists():
+        if (folder / _SINGLE).exists():  # first, as transformers does
             from safetensors import safe_open
 
             with safe_open(folder / _SINGLE, framework="pt") as tensors:
                 self._files = dict.fromkeys(tensors.keys(), folder / _SINGLE)
+        elif index.exists():
+            self._files = {name: folder / file for name, file in json.loads(index.read_text())["weight_map"].items()}
         else:
             raise FileNotFoundError(f"{folder} holds neither {_SINGLE} nor {_INDEX}")
 

@@ -90,7 +90,9 @@ def without_weights(path: str) -> Unusable | None:
 
 
 def _unread(folder: Path) -> Unusable | None:
-    """Describe safetensors files that are cut short, or whose tensors have names of a wrapper around the model."""
+    """Describe safetensors files that are cut short, or whose tensors have names of a wrapper around the model.
+
+    Also whole weights next to shards with other tensors."""
     files = sorted(folder.glob("*.safetensors")) if folder.is_dir() else []
     names: list[str] = []
     for file in files:
@@ -102,19 +104,49 @@ def _unread(folder: Path) -> Unusable | None:
         if names and all(name.startswith(prefix) for name in names):
             what = f"the names of all tensors of {folder} begin with {prefix!r}"
             return Unusable(what, f"Save {saved} wraps, or rename them.")
+    if shards := _further_shards(folder):
+        whole, cut = _header(folder / _WHOLE[0])[0], dict[str, object]()
+        for shard in shards:
+            cut |= _header(shard)[0]
+        if differing := sorted(name for name in {*whole, *cut} if whole.get(name) != cut.get(name)):
+            what = (
+                f"{folder} holds two models: {_WHOLE[0]}, and {shards[0].name} with others, which differ in "
+                f"{len(differing)} tensors ({differing[0]})"
+            )
+            return Unusable(what, "Take one of them out of the folder.")
     return None
 
 
-def _header(file: Path) -> tuple[list[str], int]:
-    """Read (names of the tensors, bytes of the whole file) off a safetensors file; of others no names and 0."""
+def twice_there(path: str) -> str | None:
+    """Describe in a sentence a folder with the same weights whole and in shards; None for all else."""
+    folder = Path(path).expanduser()
+    if not (shards := _further_shards(folder)):
+        return None
+    return f"{path} holds {_WHOLE[0]}, which is loaded, and {shards[0].name} with others, which is not read."
+
+
+def _further_shards(folder: Path) -> list[Path]:
+    """List the shards of an index that stand next to whole weights, which are read instead."""
+    if not (folder / _WHOLE[0]).is_file():
+        return []
+    named = _parts(folder / f"{_WHOLE[0]}.index.json") - {_WHOLE[0]}
+    return [folder / name for name in sorted(named) if (folder / name).is_file()]
+
+
+def _header(file: Path) -> tuple[dict[str, object], int]:
+    """Read off a safetensors file (its tensors by name, with dtype and shape; the bytes of all); of others no names
+    and 0."""
     with file.open("rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
         text = opened.read(size) if size < file.stat().st_size else b""
     try:
         tensors = {name: facts for name, facts in parse_json(text).items() if name != "__metadata__"}
-        return list(tensors), 8 + size + max((facts["data_offsets"][1] for facts in tensors.values()), default=0)
+        ends = [facts["data_offsets"][1] for facts in tensors.values()]
+        return {name: (facts["dtype"], facts["shape"]) for name, facts in tensors.items()}, 8 + size + max(
+            ends, default=0
+        )
     except (ValueError, TypeError, AttributeError, LookupError):
-        return [], 0
+        return {}, 0
 
 
 def require_trainable(path: str | None) -> None:

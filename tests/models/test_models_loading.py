@@ -17,7 +17,7 @@ from rlinf.base.errors import UserError
 from rlinf.data.messages import SamplingParams
 from rlinf.learners.shards import SafetensorsFolder
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.models.checkpoint_files import require_trainable, without_weights
+from rlinf.models.checkpoint_files import require_trainable, twice_there, without_weights
 from rlinf.models.finite_weights import require_finite
 from rlinf.models.loading import PolicyError, load_causal_lm, load_tokenizer
 from rlinf.models.tokenizer import train_tokenizer
@@ -251,3 +251,25 @@ def test_of_several_chat_templates_without_a_default_one_is_to_be_named(tmp_path
     with pytest.raises(ChatTemplateError, match=r"Set data\.chat_template_kwargs: \{chat_template: (rag|tool_use)\}"):
         PromptRenderer(loaded).opening("1?")
     assert PromptRenderer(loaded, template_kwargs={"chat_template": "rag"}).opening("1?") == "rag 1?"
+
+
+def test_whole_weights_next_to_shards_are_one_model(saved: Path, tmp_path: Path) -> None:
+    folder, shards = tmp_path / "model", tmp_path / "shards"
+    shutil.copytree(saved, folder)
+    tiny("qwen2").save_pretrained(shards, max_shard_size="3KB")
+    names = sorted(file.name for file in shards.glob("model-*.safetensors"))
+    for name in (*names, "model.safetensors.index.json"):
+        shutil.copy(shards / name, folder / name)
+    assert without_weights(str(folder)) is None
+    assert f"model.safetensors, which is loaded, and {names[0]} with others" in str(twice_there(str(folder)))
+    tensors = {name: value + 1 for name, value in load_file(saved / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    model = load_causal_lm(str(folder))
+    for name in ("model.embed_tokens.weight", "model.norm.weight"):  # the learners that read single tensors read these
+        assert torch.equal(SafetensorsFolder(folder)(name), model.get_parameter(name))
+    save_file({**tensors, "more": torch.zeros(1)}, folder / "model.safetensors", metadata={"format": "pt"})
+    wrong = without_weights(str(folder))
+    assert wrong is not None
+    assert wrong.what.endswith("which differ in 1 tensors (more)")
+    assert twice_there(str(saved)) is None
+    assert twice_there(str(shards)) is None
