@@ -325,3 +325,11 @@ def test_a_crash_in_native_code_shows_its_line_of_python() -> None:
     ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert "Segmentation fault" in ended.stderr
     assert 'File "<string>", line 3' in ended.stderr
+
+
+@pytest.mark.parametrize(("recipe", "works"), [("quickstart", False), ("cartpole_ppo", True)])
+def test_python_without_docstrings_is_refused_where_transformers_makes_the_policy(recipe: str, works: bool) -> None:
+    text = f"import rlinf; rlinf.load({recipe!r})"
+    ended = subprocess.run([sys.executable, "-OO", "-c", text], capture_output=True, text=True, check=False)
+    assert (ended.returncode == 0) == works, ended.stderr
+    assert ("Python runs without docstrings (-OO, or PYTHONOPTIMIZE=2)" in ended.stderr) == (not works)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields
 
 from rlinf.base.machine import installed
 from rlinf.base.packages import install_command
 from rlinf.config.context import Context
-from rlinf.config.derived import is_text, learns_on_gpus, text_only_parts
+from rlinf.config.derived import is_text, is_vla, learns_on_gpus, text_only_parts
 from rlinf.models.architecture_numbers import read_architecture, without_token_head, written_config
 from rlinf.models.vision.families import FAMILIES, REFUSED
 from rlinf.schema.policy import VisionConfig
@@ -18,6 +19,7 @@ def check_policy(context: Context) -> None:
     policy = context.config.policy
     context.run(_check_origin)
     context.run(_check_head)
+    context.run(_check_docstrings)
     context.run(_check_attention)
     context.run(_check_fused_logprobs)
     context.run(_check_logits_dtype)
@@ -111,6 +113,13 @@ def _check_head(context: Context) -> None:
         wrong = without_token_head(written_config(path)) if path is not None else None
         if wrong is not None:
             context.error(key, f"{key}: {path}: {wrong}.", "Take a causal language model (...ForCausalLM).")
+
+
+def _check_docstrings(context: Context) -> None:
+    """Check that Python keeps docstrings: transformers makes its models with parts of them."""
+    if sys.flags.optimize > 1 and (is_text(context.config) or is_vla(context.config)):
+        message = "Python runs without docstrings (-OO, or PYTHONOPTIMIZE=2), which transformers needs to make models."
+        context.error("policy.path", message, "Take it out; -O (PYTHONOPTIMIZE=1) works.")
 
 
 def check_vision(context: Context) -> None:
