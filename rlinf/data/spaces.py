@@ -56,7 +56,17 @@ def _named_leaves(space: spaces.Space, name: str) -> Iterator[tuple[str, spaces.
     else:
         raise SpaceError(
             f"{name}: observations of type {type(space).__name__} have no fixed shape; turn them into a Box first, "
-            "by a wrapper (env.wrappers)"
+            "by a wrapper (env.wrappers). Read are Box, Discrete, MultiDiscrete, MultiBinary, Text, and Dict and Tuple "
+            "of them"
+        )
+
+
+def require_actions(space: spaces.Space) -> None:
+    """Raise SpaceError for actions that no policy here has a distribution for."""
+    if not isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        raise SpaceError(
+            f"no policy for actions of type {type(space).__name__} ({space}): one Box, Discrete, MultiDiscrete or "
+            "MultiBinary is wanted. A gymnasium.ActionWrapper of your own makes it one (env.wrappers: [module:Class])"
         )
 
 
@@ -151,7 +161,8 @@ def copied(observation: Any) -> Any:
     if isinstance(observation, Mapping):
         return {key: copied(part) for key, part in observation.items()}
     if isinstance(observation, tuple):
-        return tuple(copied(part) for part in observation)
+        parts = map(copied, observation)
+        return observation._make(parts) if isinstance(observation, spaces.GraphInstance) else tuple(parts)
     return observation.copy() if isinstance(observation, np.ndarray) else observation
 
 

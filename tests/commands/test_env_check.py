@@ -517,3 +517,44 @@ def test_a_step_that_fails_late_is_no_construction_that_fails(own: Path, capsys:
     text = " ".join(capsys.readouterr().out.split())
     assert "step 500 of a random episode raised ZeroDivisionError" in text
     assert "could not be made" not in text
+
+
+GRAPH = "spaces.Graph(spaces.Box(-1.0, 1.0, (2,), np.float32), None)"
+MEMBER = "spaces.GraphInstance(np.zeros((3, 2), np.float32), None, None)"
+FLATTENED = """
+
+class First(gymnasium.ObservationWrapper):
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def observation(self, observation):
+        return observation.nodes[0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("space", "member", "words"),
+    [
+        (GRAPH, MEMBER, "observation: observations of type Graph have no fixed shape"),
+        (f"spaces.Dict(a={GRAPH})", f"{{'a': {MEMBER}}}", "observation.a: observations of type Graph have no"),
+        ("spaces.Sequence(spaces.Discrete(2))", "(0, 1)", "observation: observations of type Sequence have no"),
+        (
+            "spaces.OneOf((spaces.Discrete(2), spaces.Discrete(3)))",
+            "(np.int64(1), np.int64(2))",
+            "of type OneOf have no",
+        ),
+    ],
+)
+def test_an_observation_without_a_fixed_shape_is_named_by_its_kind(
+    own: Path, capsys: pytest.CaptureFixture[str], space: str, member: str, words: str
+) -> None:
+    text = written("shapeless", observation=member, next_observation=member)
+    text = text.replace("observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)", f"observation_space = {space}")
+    (own / "shapeless.py").write_text(text.replace("\n\ngymnasium.register", f"{FLATTENED}\n\ngymnasium.register"))
+    assert checked(own, "shapeless:shapeless-v0") == 2
+    output = capsys.readouterr().out
+    assert words in output
+    assert "Read are Box, Discrete, MultiDiscrete, MultiBinary, Text, and Dict and Tuple of them" in output
+    assert "is no member" not in output
+    if space == GRAPH:  # a wrapper makes it one that is read
+        assert checked(own, "shapeless:shapeless-v0", "env.wrappers=[shapeless:First]") == 0, capsys.readouterr()
+    sys.modules.pop("shapeless")

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.data.spaces import ACTION_MASK, SpaceError, coded_categories, share_of_bounds
+from rlinf.data.spaces import ACTION_MASK, SpaceError, coded_categories, require_actions, share_of_bounds
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
 from rlinf.models.own import is_own, make_own
@@ -333,15 +333,11 @@ def action_head(
         head: ActionHead = make_own("policy.distribution", distribution, own_options or {}, features, space)
         require_head(distribution, head, features, space)
         return head
-    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+    require_actions(space)
+    if not isinstance(space, spaces.Box):
         if distribution not in ("auto", "categorical"):
             raise SpaceError(f"policy.distribution {distribution!r} does not fit {space}: it wants 'categorical'")
         return CategoricalHead(features, space)
-    if not isinstance(space, spaces.Box):
-        raise SpaceError(
-            f"no policy for actions of type {type(space).__name__} ({space}): one Box, Discrete, MultiDiscrete or "
-            "MultiBinary is wanted. A gymnasium.ActionWrapper of your own makes it one (env.wrappers: [module:Class])"
-        )
     if distribution in ("auto", "gaussian"):
         return GaussianHead(features, space, init_log_std)
     if distribution == "squashed_gaussian":

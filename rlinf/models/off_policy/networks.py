@@ -14,13 +14,19 @@ from rlinf.data.batch import Costs
 from rlinf.data.granularity import Granularity
 from rlinf.data.inputs import Inputs, ObservationInputs
 from rlinf.data.messages import PolicyOutput
-from rlinf.data.spaces import SpaceError, observation_leaves
+from rlinf.data.spaces import SpaceError, observation_leaves, require_actions
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
 from rlinf.models.actor_critic.distributions import ActionHead, only_legal
 from rlinf.models.actor_critic.encoders import ObservationEncoder, image_axes, is_image
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.policy_of_head import PolicyOfHead
+
+_OTHERS = {
+    spaces.Discrete: "loss_type: dqn or discrete_sac, ",
+    spaces.Box: "loss_type: sac, td3, ddpg, tqc or crossq, ",
+}
+"""Action space -> the off-policy losses that have it."""
 
 
 class OffPolicyNetworks(PolicyOfHead):
@@ -47,12 +53,13 @@ class OffPolicyNetworks(PolicyOfHead):
     ) -> None:
         """Raise SpaceError for actions of another kind, and ValueError for a memory that these networks do not have."""
         super().__init__()
+        require_actions(action_space)
         if not isinstance(action_space, self.action_spaces):
             continuous = self.action_spaces is spaces.Box
             kind = "continuous actions (a Box)" if continuous else "discrete actions (a Discrete space)"
-            others = "dqn or discrete_sac" if continuous else "sac, td3, ddpg, tqc or crossq"
+            others = next((fits for fitted, fits in _OTHERS.items() if isinstance(action_space, fitted)), "")
             raise SpaceError(
-                f"loss_type: {self.loss_type} needs {kind}, got {action_space}. Choose loss_type: {others}, "
+                f"loss_type: {self.loss_type} needs {kind}, got {action_space}. Choose {others}"
                 "adv_type: gae with loss_type: actor_critic (PPO), or adv_type: grpo"
             )
         if self.remembers != (options.recurrent != "none"):

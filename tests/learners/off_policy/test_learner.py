@@ -122,6 +122,11 @@ def test_actions_of_the_other_kind_are_refused_with_what_would_fit(loss_type):
     )
     with pytest.raises(SpaceError, match=f"loss_type: {loss_type} needs .* Choose loss_type: {fits}"):
         imported(entry.policy)(STATE, wrong, ActorCriticOptions())
+    several = rf"loss_type: {loss_type} needs .*, got MultiDiscrete.*\. Choose adv_type: gae with"
+    with pytest.raises(SpaceError, match=several):
+        imported(entry.policy)(STATE, spaces.MultiDiscrete([2, 3]), ActorCriticOptions())
+    with pytest.raises(SpaceError, match=r"no policy for actions of type Text \(.*\): one Box, Discrete"):
+        imported(entry.policy)(STATE, spaces.Text(5), ActorCriticOptions())
 
 
 @pytest.mark.parametrize("loss_type", catalog.OFF_POLICY)
