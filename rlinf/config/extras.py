@@ -118,6 +118,8 @@ class Extra:
 
     name: str
     reason: str
+    env_id: str = ""
+    """Of a simulator."""
 
     @property
     def installed(self) -> bool:
@@ -125,7 +127,10 @@ class Extra:
 
     @property
     def fix(self) -> str:
-        return install_command(self.name)
+        from rlinf.rollouts.vec_env.registered_by import version_advice
+
+        advice = version_advice(self.env_id)
+        return install_command(self.name) + (f"; and {advice}" if advice else "")
 
 
 def needed_extras(config: Sections, *, text: bool) -> list[Extra]:
@@ -167,6 +172,6 @@ def needed_extras(config: Sections, *, text: bool) -> list[Extra]:
 def simulator_extra(env_id: str) -> Extra | None:
     """Return the extra that an environment needs, if its id shows it."""
     for name, beginnings in _SIMULATORS.items():
-        if env_id.startswith(beginnings):
-            return Extra(name, f"env.id: {env_id}")
+        if f"{env_id}-".startswith(beginnings):  # an id without a version is of the newest one
+            return Extra(name, f"env.id: {env_id}", env_id)
     return None

@@ -32,6 +32,33 @@ def registering_module(env_id: str) -> str | None:
     return next((module for pattern, module in _MODULES if pattern.fullmatch(env_id)), None)
 
 
+def version_advice(env_id: str) -> str:
+    """Return which versions of an id to write instead, if gymnasium makes others of its name alone; empty for all else.
+
+    >>> version_advice("Hopper-v2")
+    'gymnasium makes no Hopper-v2 any more: write Hopper-v4 or Hopper-v5'
+    >>> version_advice("CartPole-v1")
+    ''
+    """
+    import gymnasium
+
+    module, colon, bare = env_id.rpartition(":")
+    name, mark, version = bare.rpartition("-v")
+    if not mark or not version.isdigit():
+        return ""
+    made = [
+        spec
+        for spec in gymnasium.registry.values()
+        if spec.id.rpartition("-v")[0] == name and not getattr(spec.entry_point, "__name__", "").startswith("_raise")
+    ]
+    numbers = sorted(spec.version for spec in made if spec.version is not None)
+    if not numbers or int(version) in numbers:
+        return ""
+    since = " any more" if int(version) < numbers[0] else ""
+    others = " or ".join(f"{module}{colon}{name}-v{number}" for number in numbers)
+    return f"gymnasium makes no {bare}{since}: write {others}"
+
+
 def registration_advice(env_id: str) -> str:
     """Return how an id is written so that its module is imported, and how that is installed; empty if not known."""
     module = registering_module(env_id)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from rlinf.base.errors import UserError
+from rlinf.base.packages import install_command
+from rlinf.config.extras import Extra, simulator_extra
 from rlinf.rollouts.vec_env import registered_by
 from rlinf.rollouts.vec_env.make_env import EnvNotFoundError, make_env
+from rlinf.rollouts.vec_env.registered_by import version_advice
 from rlinf.schema import EnvConfig
 
 
@@ -29,3 +33,27 @@ def test_an_id_of_a_package_names_it(
         make_env(EnvConfig(env_id))
     assert f"env.id '{env_id}' is not registered" in str(raised.value)
     assert advice in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "words"),
+    [
+        ("Hopper-v2", "gymnasium makes no Hopper-v2 any more: write Hopper-v4 or Hopper-v5"),
+        ("Ant-v3", "gymnasium makes no Ant-v3 any more: write Ant-v4 or Ant-v5"),
+        ("LunarLander-v2", "gymnasium makes no LunarLander-v2 any more: write LunarLander-v3"),
+        ("CartPole-v7", "gymnasium makes no CartPole-v7: write CartPole-v0 or CartPole-v1"),
+        ("HalfCheetah-v5", ""),
+    ],
+)
+def test_a_version_that_is_not_made_is_answered_with_those_that_are(env_id: str, words: str) -> None:
+    assert version_advice(env_id) == words
+    extra = simulator_extra(env_id)
+    assert extra is None or extra.fix == install_command(extra.name) + (f"; and {words}" if words else "")
+    if words:
+        with pytest.raises(UserError, match=words):
+            make_env(EnvConfig(env_id))
+
+
+def test_an_id_without_a_version_needs_the_same_extra() -> None:
+    assert simulator_extra("Hopper") == Extra("mujoco", "env.id: Hopper", "Hopper")
+    assert simulator_extra("Ants-v0") is None
