@@ -135,6 +135,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         renderers = [members[task % len(members)].renderer for task in tasks]
         rendered = [one.opening(prompt) for one, prompt in zip(renderers, prompts, strict=True)]
         report.findings += _long_prompts(config, worker, tasks, members)
+        report.findings += _marked(tasks, prompts, renderers)
         report.lines += _curriculum(config, worker, tasks)
     except (Exception, SystemExit) as error:  # the environment's or the template's own code may raise anything
         report.refuse(error, "prompts")
@@ -148,6 +149,24 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     for member, own in zip(members, facts.members or (facts,), strict=True):
         report.lines += _tools(member.renderer, own)
     report.findings += _unmentioned(config, facts, rendered)
+
+
+def _marked(tasks: Sequence[int], prompts: Sequence[str], renderers: Sequence[PromptRenderer]) -> list[Caveat]:
+    """Report prompts whose own words have a mark that closes messages."""
+    from rlinf.rollouts.text.end_marks import EndMarks
+
+    known = {renderer: EndMarks(renderer) for renderer in dict.fromkeys(renderers)}
+    marked = [
+        (task, mark)
+        for task, prompt, renderer in zip(tasks, prompts, renderers, strict=True)
+        if (mark := known[renderer].inside(prompt)) is not None
+    ]
+    if not marked:
+        return []
+    task, mark = marked[0]
+    message = f"{len(marked)} of {len(prompts)} prompts have {mark} in their words, the first is task {task}."
+    fix = "The policy reads it as a mark between messages: take it out of the dataset's words."
+    return [Caveat(False, message, fix, "prompts")]
 
 
 def _unopened(config: Config, renderer: PromptRenderer) -> list[Caveat]:

@@ -368,3 +368,14 @@ def test_prompts_of_training_and_of_evaluation_are_measured(recipe: Path, capsys
     assert "evaluation prompts" not in output
     assert main(["check", str(recipe), "data.max_prompt_length=4", "evaluation.size=0"]) == WRONG_CONFIG
     assert "Training would have no prompt left: set data.max_prompt_length:" in capsys.readouterr().out
+
+
+def test_marks_in_the_words_of_prompts_are_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = saved_model(recipe.parent / "model")
+    rows = [{"question": f"{n} + 1?{'<eos>' if n == 3 else ''}", "answer": f"{n + 1}"} for n in range(8)]
+    Path("marked.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    more = ["policy.architecture=null", "policy.tokenizer.vocab_size=1024", f"policy.path={model}"]
+    assert main(["check", str(recipe), *more, "env.kwargs.path=marked.jsonl"]) == 0
+    assert "1 of 8 prompts have <eos> in their words, the first is task 3." in capsys.readouterr().out
+    assert main(["check", str(recipe), *more]) == 0
+    assert "in their words" not in capsys.readouterr().out

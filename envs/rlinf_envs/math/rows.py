@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
+from rlinf.base.end_marks import without_end_marks
 from rlinf.base.json_text import listed_messages, parse_json
 from rlinf.data.picture_fields import field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, replaced
@@ -228,7 +229,7 @@ class _Read:
             question=question,
             answer=answer,
             domain=domain,
-            solution=_CALCULATOR.sub("", solution).strip() if solution else None,
+            solution=_CALCULATOR.sub("", without_end_marks(solution)).strip() if solution else None,
             row=row,
         )
 
@@ -282,6 +283,7 @@ class _Read:
             question, response = self.question(), result
         if not isinstance(response, str) or not response.strip():
             raise _BrokenRow(f"the response field {name!r} must be text that is not blank")
+        response = without_end_marks(response)  # training adds the policy's own
         return Task(question=question, answer=self._answer_if_known(), domain=domain, row=self._row, response=response)
 
     def _answer_if_known(self) -> str:
@@ -384,6 +386,8 @@ def _text(result: tuple[str, Any], role: str) -> str:
         value = str(value)
     if not isinstance(value, str):
         raise _BrokenRow(f"the {role} field {name!r} must be text, got {type(value).__name__}{_inner(name, value)}")
+    if role == "answer":
+        value = without_end_marks(value)
     if not value.strip():
         raise _BrokenRow(f"the {role} field {name!r} is blank")
     _check_text(value, f"{role} field {name!r}")

@@ -7,14 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from rlinf.base.end_marks import PUBLISHED
 from rlinf.datasets.conversation_files import Conversation, ConversationError, Message
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
-
-_PUBLISHED = (
-    *("</s>", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>"),
-    *("<|end|>", "<|return|>", "<end_of_turn>", "<turn|>", "<｜end▁of▁sentence｜>", "<|END_OF_TURN_TOKEN|>", "<|eot|>"),
-)
-"""End marks of published models, with which many data sets write their answers."""
 
 
 class EndMarks:
@@ -38,7 +33,7 @@ class EndMarks:
     def foreign(self, answer: str) -> str | None:
         """Return the end mark of another tokenizer that ``answer`` ends with; None for all else."""
         text = answer.rstrip()
-        return next((mark for mark in _PUBLISHED if text.endswith(mark) and not self._is_token(mark)), None)
+        return next((mark for mark in PUBLISHED if text.endswith(mark) and not self._is_token(mark)), None)
 
     @cached_property
     def _ends(self) -> re.Pattern[str]:
@@ -56,7 +51,7 @@ class EndMarks:
 
     @cached_property
     def _own_ends(self) -> set[str]:
-        published = filter(self._is_token, _PUBLISHED) if self._renderer.chat else ()
+        published = filter(self._is_token, PUBLISHED) if self._renderer.chat else ()
         return {*self._written(self._renderer.turn_ends), *published}
 
     def _written(self, tokens: Iterable[int]) -> list[str]:

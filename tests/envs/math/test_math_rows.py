@@ -222,3 +222,25 @@ def test_messages_of_one_question_with_its_answer() -> None:
     assert (task.question, task.answer) == ("3 + 4?", "7")
     with pytest.raises(DatasetError, match=r"roles user, assistant .*set env\.kwargs\.response_field: messages"):
         read({"messages": [*MESSAGES, {"role": "assistant", "content": "7"}], "ground_truth": "7"})
+
+
+@pytest.mark.parametrize(
+    ("row", "answer", "solution"),
+    [
+        ({"question": "1 + 1?", "answer": "2</s>"}, "2", None),
+        ({"question": "1 + 1?", "answer": "One more.\n#### 2<|im_end|>\n"}, "2", "One more.\n#### 2"),
+        ({"problem": "1 + 1?", "answer": "2", "solution": "It is 2.<|eot_id|>"}, "2", "It is 2."),
+        ({"question": "The tag?", "answer": "a </s> tag"}, "a </s> tag", None),
+    ],
+)
+def test_the_end_mark_of_a_model_is_no_part_of_an_answer(
+    row: dict[str, Any], answer: str, solution: str | None
+) -> None:
+    (task,) = read(row).tasks
+    assert (task.answer, task.solution) == (answer, solution)
+
+
+def test_the_end_mark_of_a_model_is_no_part_of_a_response() -> None:
+    row = {"question": "1 + 1?", "response": "It is 2.<|im_end|>\n"}
+    (task,) = read(row, fields=Fields(response="response")).tasks
+    assert task.response == "It is 2."
