@@ -19,6 +19,7 @@ _ROLES = {
     **dict.fromkeys(("gpt", "bot", "chatgpt", "bing", "bard", "ai", "model"), _ASSISTANT),
     **{"human": "user", "observation": "tool", "function": "tool"},
 }
+_CHAT_ROLES = ("system", "developer", "user", _ASSISTANT, "tool")
 _CALL_ROLE = "function_call"
 _ROLE, _CONTENT = ("role", "from"), ("content", "value")
 _COUNTS = ("weight", "train", "loss")
@@ -63,6 +64,12 @@ def text_message(location: str, role: str, content: object, *, imitated: bool = 
     if not isinstance(content, str) or (role == _ASSISTANT and not content.strip()):
         got = "" if isinstance(content, str) else f", not {kind_of(content)}"
         raise ConversationError(f"{location}: the content of the {role} must be text that is not empty{got}")
+    try:
+        content.encode()
+    except UnicodeEncodeError as error:
+        code = f"\\u{ord(content[error.start]):04x}"
+        message = f"{location}: the content of the {role} has half a character ({code}, a lone surrogate)"
+        raise ConversationError(f"{message} at {error.start}") from error
     return Message(role, content, imitated and role == _ASSISTANT)
 
 
@@ -109,7 +116,7 @@ def _message(location: str, number: int, message: object, imitated: bool, folder
     if content is None and called is None and not any(name in message for name in _CONTENT):
         has = ", ".join(f"{name}{did_you_mean(str(name), ('content',))}" for name in message)
         raise ConversationError(f"{location}: message {number} has no content: it has {has}")
-    role = _ROLES.get(role, role)
+    role = _ROLES.get(role.lower(), role.lower() if role.lower() in _CHAT_ROLES else role)
     if called is not None and (content is None or content == ""):
         return Message(role, "", counts and role == _ASSISTANT, fields)
     return Message(role, text_message(location, role, content).content, counts and role == _ASSISTANT, fields)

@@ -18,7 +18,7 @@ from rlinf.datasets.conversation_messages import (
     own_fields,
     text_message,
 )
-from rlinf.datasets.transcripts import transcript_messages
+from rlinf.datasets.transcripts import rendered_messages, transcript_messages
 
 MESSAGES = ("messages", "conversations", "conversation")
 _TEXT = "text"
@@ -34,6 +34,10 @@ SYSTEM = ("system", "system_prompt")
 HISTORY, TOOLS = "history", ("tools", "functions")
 CHOSEN, REJECTED = "chosen", "rejected"
 _ASSISTANT = "assistant"
+_NAMES = frozenset(
+    (*MESSAGES, *IMAGES, *PROMPTS, *MATERIAL, *RESPONSES, *SYSTEM, *TOOLS, _TEXT, HISTORY, CHOSEN, REJECTED)
+)
+"""Columns that are read, in any case where no other has the name."""
 _TRANSCRIPTS = (*MESSAGES, _TEXT, "prompt", CHOSEN, REJECTED)
 __all__ = ["Conversation", "ConversationError", "Message", "conversation_of", "pair_of"]
 
@@ -99,7 +103,8 @@ def conversation_of(location: str, row: object, folder: Path | None = None) -> C
         raise ConversationError(f"{location}: a row must be an object, got {type(row).__name__}")
     columns = _columns(location, row, folder)
     listed = columns.take(MESSAGES)
-    if listed is None and _are_messages(columns.row.get(_TEXT)):
+    in_columns = all(any(columns.has(name) for name in names) for names in (PROMPTS, RESPONSES))
+    if listed is None and not in_columns and _are_messages(columns.row.get(_TEXT)):
         listed = columns.take((_TEXT,))
     if listed is None and columns.has("0"):
         # Messages in columns 0, 1, ...: a row that is a list, as tables have it.
@@ -145,8 +150,11 @@ def _columns(location: str, row: Mapping[Any, Any], folder: Path | None) -> _Col
         read = {name: listed_messages(value) for name, value in row.items()}
     except ValueError as error:
         raise ConversationError(f"{location}: {error}") from error
-    transcripts = {name: transcript_messages(read[name]) for name in _TRANSCRIPTS if name in read}
-    return _Columns(location, read | transcripts, folder)
+    known = {str(name).lower(): name for name in read if str(name).lower() in _NAMES and str(name).lower() not in read}
+    read |= {lower: read.pop(name) for lower, name in known.items()}
+    read |= {name: rendered_messages(read[name]) for name in (*MESSAGES, _TEXT) if name in read}
+    read |= {name: transcript_messages(read[name]) for name in _TRANSCRIPTS if name in read}
+    return _Columns(location, read, folder)
 
 
 def _prompt_messages(columns: _Columns) -> list[Message]:
@@ -309,9 +317,12 @@ def _missing(columns: _Columns, names: Sequence[str]) -> ConversationError:
     if columns.has(CHOSEN) and columns.has(REJECTED):
         return ConversationError(f"{columns.location}: the row has {CHOSEN} and {REJECTED}: set sft.loss: dpo")
     fields = [f"{name}{did_you_mean(str(name), (*MESSAGES, *names))}" for name in columns.row]
+    fix = ""
+    if isinstance(columns.row.get(_TEXT), str):
+        fix = f". Its {_TEXT} shows no roles that are known: write columns {PROMPTS[0]} and {RESPONSES[0]}"
     return ConversationError(
         f"{columns.location}: neither {' nor '.join(MESSAGES[:2])}, and none of {', '.join(names)}; the row has "
-        f"{', '.join(fields) or 'no fields'}"
+        f"{', '.join(fields) or 'no fields'}{fix}"
     )
 
 

@@ -1,10 +1,12 @@
-"""Conversations written as one text, with the roles' names in it, as two widely used data sets have them."""
+"""Conversations written as one text, with the roles' names in it: of widely used data sets, and of chat templates."""
 
 from __future__ import annotations
 
 import re
 from itertools import pairwise
 from typing import Any
+
+from rlinf.base.end_marks import without_end_marks
 
 # HH-RLHF (arXiv:2204.05862) writes "\n\nHuman: ...\n\nAssistant: ...", Guanaco "### Human: ...### Assistant: ...".
 _TURN = {
@@ -33,3 +35,39 @@ def transcript_messages(value: Any) -> Any:
     contents = [value[mark.end() : end].strip() for mark, (_, end) in zip(marks, pairwise(ends), strict=True)]
     turns = [{"role": _ROLES[mark[1]], "content": content} for mark, content in zip(marks, contents, strict=True)]
     return turns if contents[-1] else turns[:-1]
+
+
+_RENDERED = (
+    re.compile(r"<\|im_start\|>(\w+)\n"),
+    re.compile(r"<\|start_header_id\|>(\w+)<\|end_header_id\|>"),
+    re.compile(r"<start_of_turn>(\w+)\n"),
+    re.compile(r"<\|(system|user|assistant)\|>"),
+    re.compile(r"\[(/?INST)\]"),
+)
+"""What opens a message in texts of ChatML, Llama 3, Gemma, Zephyr and Llama 2; the latter two ends are open."""
+_BEGIN = re.compile(r"\A\s*(?:<s>|<bos>|<\|begin_of_text\|>)?\s*")
+_SYSTEM = re.compile(r"\s*<<SYS>>(.*?)<</SYS>>", re.DOTALL)
+_RENDERED_ROLES = {"model": "assistant", "ipython": "tool", "INST": "user", "/INST": "assistant"}
+
+
+def rendered_messages(value: Any) -> Any:
+    """Return the messages of a text that a chat template of a widely used form has written; all else as it is.
+
+    >>> rendered_messages("<s>[INST] <<SYS>>Be brief.<</SYS>> 2 + 2? [/INST] 4 </s>")[1:]
+    [{'role': 'user', 'content': '2 + 2?'}, {'role': 'assistant', 'content': '4'}]
+    """
+    if not isinstance(value, str):
+        return value
+    text = _BEGIN.sub("", value)
+    pattern = next((one for one in _RENDERED if one.match(text)), None)
+    if pattern is None:
+        return value
+    marks = list(pattern.finditer(text))
+    turns = []
+    for mark, end in zip(marks, [*(mark.start() for mark in marks[1:]), len(text)], strict=True):
+        content = text[mark.end() : end].strip().removesuffix("<s>")
+        if mark[1] == "INST" and (system := _SYSTEM.match(content)) is not None:
+            turns.append({"role": "system", "content": system[1].strip()})
+            content = content[system.end() :]
+        turns.append({"role": _RENDERED_ROLES.get(mark[1], mark[1]), "content": without_end_marks(content).strip()})
+    return turns if turns[-1]["content"] else turns[:-1]

@@ -245,3 +245,44 @@ def test_a_blank_column_of_tools_is_none(tools: object) -> None:
     assert (
         conversation_of("rows:1", {"prompt": "?", "completion": "good", "label": True}).messages[-1].content == "good"
     )
+
+
+SUM = [("system", "Be brief."), ("user", "3 + 4?"), ("assistant", "7"), ("user", "Sure?"), ("assistant", "Yes")]
+CHATML = "".join(f"<|im_start|>{role}\n{text}<|im_end|>\n" for role, text in SUM)
+LLAMA2 = "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\n3 + 4? [/INST] 7 </s><s>[INST] Sure? [/INST] Yes </s>"
+LLAMA3 = "".join(f"<|start_header_id|>{role}<|end_header_id|>\n\n{text}<|eot_id|>" for role, text in SUM)
+ZEPHYR = "".join(f"<|{role}|>\n{text}</s>\n" for role, text in SUM)
+GEMMA = "<bos><start_of_turn>user\n3 + 4?<end_of_turn>\n<start_of_turn>model\n7<end_of_turn>\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (CHATML, SUM),
+        (f"{CHATML}<|im_start|>assistant\n", SUM),
+        (LLAMA2, SUM),
+        (f"<|begin_of_text|>{LLAMA3}", SUM),
+        (ZEPHYR, SUM),
+        (GEMMA, SUM[1:3]),
+    ],
+)
+def test_a_text_that_a_chat_template_wrote_is_a_conversation(text: str, expected: list[tuple[str, str]]) -> None:
+    assert turns({"text": text}) == expected
+    assert turns({"text": text, "prompt": "1?", "response": "2"}) == [("user", "1?"), ("assistant", "2")]
+
+
+def test_a_text_without_known_roles_is_refused_with_what_to_write() -> None:
+    with pytest.raises(ConversationError, match="Its text shows no roles that are known: write columns prompt and"):
+        turns({"text": "### Instruction:\nAdd 3 and 4.\n\n### Response:\n7"})
+
+
+def test_names_of_columns_and_roles_count_in_any_case() -> None:
+    assert turns({"INSTRUCTION": "3 + 4?", "RESPONSE": "7"}) == [("user", "3 + 4?"), ("assistant", "7")]
+    assert turns({"Prompt": "other", "prompt": "3 + 4?", "Response": "7"}) == [("user", "3 + 4?"), ("assistant", "7")]
+    talk = [{"role": "User", "content": "3 + 4?"}, {"from": "GPT", "value": "7"}]
+    assert turns({"messages": talk}) == [("user", "3 + 4?"), ("assistant", "7")]
+
+
+def test_half_a_character_is_named_with_its_row() -> None:
+    with pytest.raises(ConversationError, match=r"rows:1: the content of the assistant has half a character \(.ud83d"):
+        turns({"prompt": "3 + 4?", "response": "7 \ud83d"})
