@@ -111,6 +111,7 @@ _RESOLVERS: Mapping[str, Callable[..., object]] = {
 _KINDS = f"There are oc.env, oc.select, {', '.join(_RESOLVERS)}."
 _FIX = "Check the name inside ${...}; environment variables need ${oc.env:NAME} or ${oc.env:NAME,default}."
 
+_MISSING = "???"
 _VARIABLE = re.compile(r"oc\.env:\s*([A-Za-z_]\w*)")
 _BARE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*\}")
 
@@ -199,6 +200,18 @@ def report_unresolved(tree: Branch, failures: dict[int, str], problems: list[Con
         section = _at(tree, path[:-1])
         if isinstance(section, dict):  # null where a number belongs would be a second problem
             del section[path[-1]]
+
+
+def report_missing(tree: Branch, problems: list[ConfigProblem], prefix: str = "") -> None:
+    """Report every value that is ``???``, with which OmegaConf marks one that is still to be given, as unset."""
+    for name, located in list(tree.items()):
+        key = f"{prefix}{name}"
+        if located.branch is not None:
+            report_missing(located.branch, problems, f"{key}.")
+        elif located.value == _MISSING:
+            message = f"{key} is {_MISSING}, which stands for a value that is still to be given."
+            problems.append(problem(located.origin, key, message, f"Write one here, or {key}=... on the command line."))
+            del tree[name]
 
 
 def _effective(layers: Sequence[Branch]) -> Branch:

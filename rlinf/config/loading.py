@@ -14,7 +14,7 @@ from rlinf.config.context import Context
 from rlinf.config.defaults import fill_in
 from rlinf.config.dump import at, digest, to_mapping
 from rlinf.config.experiment import Config
-from rlinf.config.interpolate import interpolate, report_unresolved
+from rlinf.config.interpolate import interpolate, report_missing, report_unresolved
 from rlinf.config.plugins import with_plugins
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin, problem
 from rlinf.config.reader import EXTENDS, Reader
@@ -117,6 +117,7 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
         read_mixture(layer)
         tree = merge(tree, layer)
     report_unresolved(tree, failures, problems)
+    report_missing(tree, problems)
     combine(tree, notes, problems)
     adopt(tree, roll, notes)
     translate_values(tree, notes)
