@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
 from rlinf.base.machine import installed
 from rlinf.base.packages import install_command
@@ -59,7 +60,7 @@ def load_tokenizer(path: str) -> Any:
         if _splits_otherwise(tokenizer, path):
             tokenizer = PreTrainedTokenizerFast.from_pretrained(path, trust_remote_code=False)
     except Exception as error:
-        reason = lfs_pointers(path) or _no_files(path) or in_one_line(error)
+        reason = lfs_pointers(path) or _no_files(path) or _unreadable(path) or in_one_line(error)
         raise PolicyError(f"no tokenizer could be loaded from {path!r}: {reason}") from error
     if tokenizer.eos_token_id is None:
         raise PolicyError(
@@ -93,6 +94,21 @@ def _no_files(path: str) -> str:
     return (
         f"it has none of {', '.join(_TOKENIZER_FILES)}: name the model that it was made from in policy.tokenizer.path"
     )
+
+
+def _unreadable(path: str) -> str:
+    """Describe in a sentence a damaged JSON file of a tokenizer, or one that needs code of its own; empty for all
+    else."""
+    try:
+        whole, settings = (read_json_file(Path(path) / name) for name in ("tokenizer.json", "tokenizer_config.json"))
+    except UserError as error:
+        return str(error)
+    if "auto_map" in (settings or {}):
+        return (
+            "it is code of its own (auto_map in tokenizer_config.json), which is not run here: save it as a "
+            "tokenizer.json, or name a tokenizer that has one in policy.tokenizer.path"
+        )
+    return "its tokenizer.json has no model" if whole is not None and "model" not in whole else ""
 
 
 def _is_generic(path: str) -> bool:

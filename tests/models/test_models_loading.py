@@ -23,6 +23,7 @@ from rlinf.models.loading import PolicyError, load_causal_lm, load_tokenizer
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.text.tokens.prompts import ChatTemplateError, PromptRenderer
 
+OWN_CODE = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", None]}}
 Tensors = dict[str, Tensor]
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 TOKENS = torch.arange(2, 12)[None]
@@ -273,3 +274,21 @@ def test_whole_weights_next_to_shards_are_one_model(saved: Path, tmp_path: Path)
     assert wrong.what.endswith("which differ in 1 tensors (more)")
     assert twice_there(str(saved)) is None
     assert twice_there(str(shards)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("tokenizer_config.json", "{", r"tokenizer_config\.json is damaged"),
+        ("tokenizer.json", "", r"tokenizer\.json is damaged"),
+        ("tokenizer.json", "{}", "its tokenizer.json has no model"),
+        ("tokenizer_config.json", json.dumps(OWN_CODE), "it is code of its own"),
+    ],
+)
+def test_the_file_that_keeps_a_tokenizer_from_loading_is_named(
+    name: str, content: str, words: str, tmp_path: Path
+) -> None:
+    train_tokenizer(["one two"], vocab_size=300).save_pretrained(tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(PolicyError, match=words):
+        load_tokenizer(str(tmp_path))
