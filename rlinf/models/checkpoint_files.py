@@ -26,6 +26,9 @@ _LAYOUTS = {
     "model_world_size_*_rank_*.pt": "`python -m verl.model_merger merge --backend fsdp --local_dir A --target_dir B`",
     "*.distcp": "torch.distributed.checkpoint.format_utils.dcp_to_torch_save, then save_pretrained",
     "*mp_rank_*_states.pt": "zero_to_fp32.py, which DeepSpeed puts next to them, then save_pretrained",
+    "consolidated.*.pth": "convert_llama_weights_to_hf.py of transformers",
+    "tf_model*.h5": "from_pretrained(..., from_tf=True) of transformers 4, then save_pretrained",
+    "flax_model*.msgpack": "from_pretrained(..., from_flax=True) of transformers 4, then save_pretrained",
 }
 """Files of checkpoints of other layouts, and what makes a model's folder of them."""
 DOWNLOAD = "Download the checkpoint again."
@@ -40,8 +43,8 @@ def _missing_weights(folder: Path) -> list[str]:
             return []
         if (folder / f"{name}.index.json").exists():
             return sorted(part for part in _parts(folder / f"{name}.index.json") if not (folder / part).exists())
-    if any(_SHARD.fullmatch(file.name) for file in folder.iterdir()):
-        return [f"{_WHOLE[0]}.index.json"]
+    if shards := sorted(file.name for file in folder.iterdir() if _SHARD.fullmatch(file.name)):
+        return [f"{_WHOLE[shards[0].endswith('.bin')]}.index.json"]
     if any(file.suffix == ".safetensors" for file in folder.iterdir()) or (folder / "adapter_model.bin").exists():
         return []
     return [_WHOLE[0]]
@@ -77,16 +80,23 @@ def without_weights(path: str) -> Unusable | None:
         return _unread(folder)
     if missing == [_WHOLE[0]]:
         what = f"{path} holds no weights: {_WHOLE[0]} (or {_WHOLE[1]}) is missing"
+        inside = [file.parent for file in (*folder.glob("*/config.json"), *folder.glob("snapshots/*/config.json"))]
+        near = max((one for one in inside if not _missing_weights(one)), key=_counted, default=None)
+        if near is not None:
+            return Unusable(f"{what}; there is a model in {near}", f"Write {near}.")
+        if files := sorted(file for file in folder.glob("*.gguf") if not file.name.startswith("mmproj")):
+            return Unusable(f"{what}; of GGUF the file is named itself", f"Write {files[0]}.")
         other = next((how for pattern, how in _LAYOUTS.items() if any(folder.rglob(pattern))), None)
-        if other is not None:
-            return Unusable(
-                f"{what}, and it has those of another layout", f"Write a Hugging Face folder first: {other}."
-            )
-        inside = sorted([*folder.glob("*/config.json"), *folder.glob("snapshots/*/config.json")])
-        near = inside[-1].parent if inside else None
-        return Unusable(f"{what}; there is a model in {near}", f"Write {near}.") if near else Unusable(what)
+        if other is None:
+            return Unusable(what)
+        return Unusable(f"{what}, and it has those of another layout", f"Write a Hugging Face folder first: {other}.")
     more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
     return Unusable(f"{path} holds only a part of its weights: {missing[0]}{more} missing")
+
+
+def _counted(folder: Path) -> list[str | int]:
+    """Return the name of a folder in pieces that order checkpoint-100 behind checkpoint-9."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", folder.name)]
 
 
 def _unread(folder: Path) -> Unusable | None:
@@ -152,12 +162,13 @@ def _header(file: Path) -> tuple[dict[str, object], int]:
 def require_trainable(path: str | None) -> None:
     """Raise UserError for a folder whose config.json states that its weights are quantised."""
     file = Path(path or "").expanduser() / "config.json"
-    settings = (read_json_file(file) or {}).get("quantization_config") if path is not None and file.is_file() else None
+    written = read_json_file(file) or {} if path is not None and file.is_file() else {}
+    settings = written.get("quantization_config", written.get("quantization"))  # the latter is MLX's
     if isinstance(settings, dict):
         method = settings.get("quant_method", "quantization_config")
         raise UserError(
             f"policy.path: {path} is quantised ({method}), and such weights are not trained: name the checkpoint that "
-            "it was made from (often without -GPTQ, -AWQ or -FP8 in its name)"
+            "it was made from (often without -GPTQ, -AWQ, -FP8 or -4bit in its name)"
         )
 
 

@@ -292,3 +292,39 @@ def test_the_file_that_keeps_a_tokenizer_from_loading_is_named(
     (tmp_path / name).write_text(content)
     with pytest.raises(PolicyError, match=words):
         load_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("files", "what", "fix"),
+    [
+        (["config.json", "m-Q4.gguf", "mmproj-m.gguf"], "of GGUF the file is named itself", "m-Q4.gguf."),
+        (["params.json", "consolidated.00.pth"], "another layout", "convert_llama_weights_to_hf.py of transformers."),
+        (["config.json", "tf_model.h5"], "another layout", "from_tf=True"),
+        (["config.json", "pytorch_model-00001-of-00002.bin"], "part of its weights: pytorch_model.bin.index.json", ""),
+        (
+            [
+                "checkpoint-9/model.safetensors",
+                "checkpoint-100/model.safetensors",
+                "checkpoint-100/g/mp_rank_0_states.pt",
+            ],
+            "there is a model in",
+            "checkpoint-100.",
+        ),
+    ],
+)
+def test_the_weights_that_a_folder_has_instead_are_named(files: list[str], what: str, fix: str, tmp_path: Path) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+        if name.startswith("checkpoint"):
+            (tmp_path / name).with_name("config.json").touch()
+    wrong = without_weights(str(tmp_path))
+    assert wrong is not None
+    assert what in wrong.what
+    assert fix in wrong.fix
+
+
+def test_weights_that_mlx_quantised_are_not_trained(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"quantization": {"group_size": 64, "bits": 4}}))
+    with pytest.raises(UserError, match=r"is quantised .*often without .* or -4bit in its name"):
+        require_trainable(str(tmp_path))
