@@ -158,6 +158,11 @@ def _without(settings: Mapping[str, Any], keys: Collection[str]) -> dict[str, An
     return result
 
 
+def _order(space: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """List the entries of a space in their order, each with its variants in theirs."""
+    return [(names, list(entry.get("variants") or {})) for names, entry in space.items()]
+
+
 def open_sweep(sweep: Sweep) -> None:
     """Make the directory, or check that it holds this very sweep; raise ConfigErrors otherwise."""
     path = sweep.folder / "sweep.json"
@@ -166,6 +171,8 @@ def open_sweep(sweep: Sweep) -> None:
         stored = json.loads(path.read_text())
         before = stored["definition"]
         names = [name for name in definition if name not in _MAY_CHANGE and before.get(name) != definition[name]]
+        if "space" not in names and _order(before["space"]) != _order(definition["space"]):
+            names.append("the order of space, by which trials are numbered,")
         # Early stopping fixes its trials at the beginning; a searcher can suggest more.
         fixed = ("steps",) if sweep.config.schedule.name == "none" else ("steps", "trials")
         names += [f"budget.{name}" for name in fixed if before["budget"][name] != definition["budget"][name]]

@@ -242,6 +242,22 @@ def test_the_value_of_a_varied_key_in_the_base_counts_where_a_trial_has_it(
         open_sweep(load_sweep(file))
 
 
+@pytest.mark.parametrize(
+    "entries",
+    [
+        ("rollout.temperature: {grid: [0.5, 1.0]}", "algorithm.group_size: {grid: [2, 4]}"),
+        ("a: {rollout.temperature: 0.5}", "b: {rollout.temperature: 1.0}"),
+    ],
+)
+def test_another_order_of_the_space_would_number_trials_otherwise(entries: tuple[str, str], tmp_path: Path) -> None:
+    texts = [", ".join(order) for order in (entries, entries[::-1])]
+    texts = [text if "grid" in text else f"heat: {{variants: {{{text}}}}}" for text in texts]
+    open_sweep(load_sweep(write_sweep_file(tmp_path, f"space: {{{texts[0]}}}")))
+    with pytest.raises(ConfigErrors, match="holds another sweep: the order of space, by which trials are numbered,"):
+        open_sweep(load_sweep(write_sweep_file(tmp_path, f"space: {{{texts[1]}}}")))
+    open_sweep(load_sweep(write_sweep_file(tmp_path, f"space: {{{texts[0]}}}")))
+
+
 @pytest.mark.parametrize("scheduler", ["asha", "pbt"])
 def test_early_stopping_fixes_its_trials_at_the_beginning(tmp_path: Path, scheduler: str) -> None:
     text = f"space: {{learner.optimizer.lr: {{uniform: [1e-4, 1e-3]}}}}\nscheduler: {scheduler}\nbudget: {{trials: 4}}"
