@@ -60,7 +60,12 @@ class Message:
 
 
 def text_message(location: str, role: str, content: object, *, imitated: bool = True) -> Message:
-    """Build a message of words alone. Raises ConversationError if ``content`` is no text, or an empty answer."""
+    """Build a message of words alone, or of a whole number, which tables have as such.
+
+    Raises ConversationError if ``content`` is neither, or an empty answer.
+    """
+    if isinstance(content, int) and not isinstance(content, bool):
+        content = str(content)
     if not isinstance(content, str) or (role == _ASSISTANT and not content.strip()):
         got = "" if isinstance(content, str) else f", not {kind_of(content)}"
         raise ConversationError(f"{location}: the content of the {role} must be text that is not empty{got}")

@@ -133,12 +133,13 @@ def pair_of(location: str, row: object, folder: Path | None = None) -> tuple[Con
 
     Raises ConversationError if a row has no two answers to one prompt.
     """
-    if not isinstance(row, Mapping) or row.get(CHOSEN) is None or row.get(REJECTED) is None:
+    both = [_columns(location, row, folder) for _ in range(2)] if isinstance(row, Mapping) else []
+    if any(one.row.get(CHOSEN) is None or one.row.get(REJECTED) is None for one in both) or not both:
         known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
         raise ConversationError(
             f"{location}: sft.loss: dpo reads pairs, with {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}"
         )
-    chosen, rejected = (_preferred(_columns(location, row, folder), name) for name in (CHOSEN, REJECTED))
+    chosen, rejected = (_preferred(columns, name) for columns, name in zip(both, (CHOSEN, REJECTED), strict=True))
     if chosen.messages[:-1] != rejected.messages[:-1]:
         raise ConversationError(f"{location}: {CHOSEN} and {REJECTED} answer different prompts")
     return chosen, rejected
@@ -316,6 +317,8 @@ def _tools(location: str, value: Any) -> tuple[Mapping[str, Any], ...]:
 def _missing(columns: _Columns, names: Sequence[str]) -> ConversationError:
     if columns.has(CHOSEN) and columns.has(REJECTED):
         return ConversationError(f"{columns.location}: the row has {CHOSEN} and {REJECTED}: set sft.loss: dpo")
+    if blank := [name for name in names if name in columns.row]:
+        return ConversationError(f"{columns.location}: {blank[0]} holds nothing: take the row out, or fill it in")
     fields = [f"{name}{did_you_mean(str(name), (*MESSAGES, *names))}" for name in columns.row]
     fix = ""
     if isinstance(columns.row.get(_TEXT), str):

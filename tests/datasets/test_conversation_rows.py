@@ -286,3 +286,21 @@ def test_names_of_columns_and_roles_count_in_any_case() -> None:
 def test_half_a_character_is_named_with_its_row() -> None:
     with pytest.raises(ConversationError, match=r"rows:1: the content of the assistant has half a character \(.ud83d"):
         turns({"prompt": "3 + 4?", "response": "7 \ud83d"})
+
+
+def test_whole_numbers_of_tables_are_their_digits() -> None:
+    assert turns({"question": "3 + 4?", "answer": 7}) == [("user", "3 + 4?"), ("assistant", "7")]
+    for value in (7.0, True):
+        with pytest.raises(ConversationError, match="the content of the assistant must be text"):
+            turns({"question": "3 + 4?", "answer": value})
+
+
+@pytest.mark.parametrize("row", [{"prompt": "3 + 4?", "response": None}, {"prompt": None, "response": "7"}])
+def test_a_column_that_holds_nothing_is_named_as_such(row: dict[str, Any]) -> None:
+    with pytest.raises(ConversationError, match=r"(prompt|response) holds nothing: take the row out"):
+        turns(row)
+
+
+def test_the_columns_of_pairs_count_in_any_case() -> None:
+    chosen, rejected = pair_of("rows:1", {"Prompt": "3 + 4?", "Chosen": "7", "Rejected": "8"})
+    assert (chosen.messages[-1].content, rejected.messages[-1].content) == ("7", "8")
