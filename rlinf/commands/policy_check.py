@@ -53,6 +53,7 @@ def _unfit_models(config: Config) -> list[Caveat]:
     from rlinf.models.architecture import require_text_model
     from rlinf.models.checkpoint_files import require_trainable
     from rlinf.models.loading import checkpoint_config, require_whole, reward_model_kind
+    from rlinf.models.response_ends import declared_ends
 
     findings = []
     teacher, judge = config.teacher.path, config.reward_model.path
@@ -61,6 +62,7 @@ def _unfit_models(config: Config) -> list[Caveat]:
         for path in (config.policy.path, teacher):
             if path is not None and local_files(path) is not None:
                 require_whole(path)
+                declared_ends(model_folder(path))
         if teacher is not None and local_files(teacher) is not None:
             require_text_model(checkpoint_config(teacher), "teacher.path")
         if judge is not None and config.reward_model.supervision != "none" and local_files(judge) is not None:

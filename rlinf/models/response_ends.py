@@ -8,6 +8,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_file
+
 _FILE = "generation_config.json"
 _CHANGES_TOKENS = ("repetition_penalty", "no_repeat_ngram_size", "encoder_repetition_penalty", "length_penalty")
 """Also of greedy decoding."""
@@ -16,25 +19,38 @@ _CHANGES_TOKENS = ("repetition_penalty", "no_repeat_ngram_size", "encoder_repeti
 def declared_ends(model: str) -> set[int]:
     """``eos_token_id`` of ``config.json`` and ``generation_config.json`` (chat models list several).
 
-    ``model``: a folder, or the hub name of a model whose files are here.
+    ``model``: a folder, or the hub name of a model whose files are here. Raises UserError for a damaged file, and for
+    an end that is no token id.
     """
-    from transformers import AutoConfig, GenerationConfig
+    from transformers import AutoConfig
 
     named: list[Any] = [getattr(AutoConfig.from_pretrained(model), "eos_token_id", None)]
-    with contextlib.suppress(OSError):  # many models have no such file
-        named.append(GenerationConfig.from_pretrained(model).eos_token_id)
-    return listed(named)
+    if (settings := _settings(model)) is not None:
+        named.append(settings.eos_token_id)
+    try:
+        return listed(named)
+    except (TypeError, ValueError) as error:
+        message = f"{model}: eos_token_id of config.json or {_FILE} is no token id, nor a list of such: {error}"
+        raise UserError(message) from error
 
 
 def own_sampling(model: str) -> str:
     """List settings of a model's ``generation_config.json`` that ``generate`` applies, not rlinf; empty if none."""
+    result = _settings(model)
+    values = {name: getattr(result, name, None) for name in _CHANGES_TOKENS}
+    return ", ".join(f"{name} {value:g}" for name, value in values.items() if value not in (None, 0, 1))
+
+
+def _settings(model: str) -> Any:
+    """Read the ``generation_config.json`` of a model; None without one, as many models are.
+
+    Raises UserError for a damaged one, which transformers takes for none."""
     from transformers import GenerationConfig
 
+    read_json_file(Path(model) / _FILE)
     with contextlib.suppress(OSError):
-        result = GenerationConfig.from_pretrained(model)
-        values = {name: getattr(result, name, None) for name in _CHANGES_TOKENS}
-        return ", ".join(f"{name} {value:g}" for name, value in values.items() if value not in (None, 0, 1))
-    return ""
+        return GenerationConfig.from_pretrained(model)
+    return None
 
 
 def writable(generation: Any) -> Any:

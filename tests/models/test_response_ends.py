@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from rlinf.base.errors import UserError
 from rlinf.models.response_ends import declare_ends, declared_ends
 
 
@@ -18,6 +21,15 @@ def folder(tmp_path: Path, config: object, generation: object = None) -> Path:
 def test_both_files_declare_ends(tmp_path: Path) -> None:
     assert declared_ends(str(folder(tmp_path, 1))) == {1}
     assert declared_ends(str(folder(tmp_path, 1, [2, 5]))) == {1, 2, 5}
+
+
+def test_ends_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    folder(tmp_path, 1, "<|im_end|>")
+    with pytest.raises(UserError, match=r"eos_token_id of config\.json or generation_config\.json is no token id"):
+        declared_ends(str(tmp_path))
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [2,')
+    with pytest.raises(UserError, match=r"generation_config\.json is damaged"):
+        declared_ends(str(tmp_path))
 
 
 def test_an_export_lists_what_was_taught_and_keeps_the_rest(tmp_path: Path) -> None:
