@@ -22,6 +22,9 @@ _MODULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"donkey-.*"), "gym_donkeycar"),
 )
 
+_VERSIONS = 20
+"""Numbers of versions that are tried."""
+
 
 def registering_module(env_id: str) -> str | None:
     """Return the module that registers ``env_id``; None if none is known.
@@ -32,31 +35,26 @@ def registering_module(env_id: str) -> str | None:
     return next((module for pattern, module in _MODULES if pattern.fullmatch(env_id)), None)
 
 
-def version_advice(env_id: str) -> str:
-    """Return which versions of an id to write instead, if gymnasium makes others of its name alone; empty for all else.
+def versions_instead(env_id: str) -> list[str]:
+    """List the ids that differ from one that gymnasium does not make in their version alone, by version.
 
-    >>> version_advice("Hopper-v2")
-    'gymnasium makes no Hopper-v2 any more: write Hopper-v4 or Hopper-v5'
-    >>> version_advice("CartPole-v1")
-    ''
+    >>> versions_instead("Hopper-v2"), versions_instead("CartPole-v1")
+    (['Hopper-v4', 'Hopper-v5'], [])
     """
     import gymnasium
 
     module, colon, bare = env_id.rpartition(":")
     name, mark, version = bare.rpartition("-v")
-    if not mark or not version.isdigit():
-        return ""
-    made = [
-        spec
-        for spec in gymnasium.registry.values()
-        if spec.id.rpartition("-v")[0] == name and not getattr(spec.entry_point, "__name__", "").startswith("_raise")
-    ]
-    numbers = sorted(spec.version for spec in made if spec.version is not None)
-    if not numbers or int(version) in numbers:
-        return ""
-    since = " any more" if int(version) < numbers[0] else ""
-    others = " or ".join(f"{module}{colon}{name}-v{number}" for number in numbers)
-    return f"gymnasium makes no {bare}{since}: write {others}"
+    specs = (gymnasium.registry.get(f"{name}-v{number}") for number in range(_VERSIONS))
+    # gymnasium has entries for what it has moved, which raise.
+    made = [spec.id for spec in specs if spec and not getattr(spec.entry_point, "__name__", "").startswith("_raise")]
+    return [f"{module}{colon}{other}" for other in made] if mark and version.isdigit() and bare not in made else []
+
+
+def version_advice(env_id: str) -> str:
+    """Return which versions of an id to write instead of one that gymnasium does not make; empty for all else."""
+    others = versions_instead(env_id)
+    return f"gymnasium makes no {env_id.rpartition(':')[2]}: write {' or '.join(others)}" if others else ""
 
 
 def registration_advice(env_id: str) -> str:

@@ -38,9 +38,9 @@ def test_an_id_of_a_package_names_it(
 @pytest.mark.parametrize(
     ("env_id", "words"),
     [
-        ("Hopper-v2", "gymnasium makes no Hopper-v2 any more: write Hopper-v4 or Hopper-v5"),
-        ("Ant-v3", "gymnasium makes no Ant-v3 any more: write Ant-v4 or Ant-v5"),
-        ("LunarLander-v2", "gymnasium makes no LunarLander-v2 any more: write LunarLander-v3"),
+        ("Hopper-v2", "gymnasium makes no Hopper-v2: write Hopper-v4 or Hopper-v5"),
+        ("Ant-v3", "gymnasium makes no Ant-v3: write Ant-v4 or Ant-v5"),
+        ("LunarLander-v2", "gymnasium makes no LunarLander-v2: write LunarLander-v3"),
         ("CartPole-v7", "gymnasium makes no CartPole-v7: write CartPole-v0 or CartPole-v1"),
         ("HalfCheetah-v5", ""),
     ],
