@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from rlinf.rollouts.vec_env.registered_by import made_id
 from rlinf_import.python_calls import Reference, literal
 from rlinf_import.sb3_script import reference
-from rlinf_import.sb3_tables import ATARI, GAME, is_atari, newest, with_module
+from rlinf_import.sb3_tables import ATARI, GAME, is_atari, with_module
 from rlinf_import.sheet import Sheet
 from rlinf_import.written import Code
 
@@ -42,9 +43,9 @@ def environment(sheet: Sheet, name: str | None, algorithm: str) -> int:
     elif is_atari(name):
         _atari(sheet, name)
     else:
-        sheet.put("env.id", with_module(newest(name)))
-        if newest(name) != name:
-            sheet.differs.append(f"{sheet.source.path}: {name}: today's package has {newest(name)}")
+        sheet.put("env.id", with_module(made_id(name)))
+        if made_id(name) != name:
+            sheet.differs.append(f"{sheet.source.path}: {name}: today's package has {made_id(name)}")
     run = "atari" if name in (None, "atari") else str(name).rpartition(":")[2].rpartition("/")[2]
     sheet.put("run.name", f"{run}_{algorithm}")
     envs = sheet.count("n_envs") or 1

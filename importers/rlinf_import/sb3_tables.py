@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rlinf.rollouts.vec_env.registered_by import registering_module, versions_instead
+from rlinf.rollouts.vec_env.registered_by import registering_module
 
 _COMMON: Mapping[str, object] = {"gamma": 0.99, "n_envs": 1}
 _ON_POLICY: Mapping[str, object] = {**_COMMON, "ent_coef": 0.0, "vf_coef": 0.5, "max_grad_norm": 0.5}
@@ -116,24 +116,6 @@ GAME = "Pong"
 def is_atari(environment: str) -> bool:
     """Whether an id is one of the Atari games'."""
     return environment == "atari" or "NoFrameskip" in environment or "ALE/" in environment
-
-
-_NEWEST: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(Fetch\w+)-v[1-3]"), r"\1-v4"),
-    (re.compile(r"(Panda\w+)-v[12]"), r"\1-v3"),
-)
-"""Versions that packages other than gymnasium no longer have, and the one that follows them."""
-
-
-def newest(environment: str) -> str:
-    """Return the id of the version that today's package has.
-
-    >>> newest("FetchReach-v1"), newest("Hopper-v2"), newest("LunarLander-v2")
-    ('FetchReach-v4', 'Hopper-v4', 'LunarLander-v3')
-    """
-    following = versions_instead(environment)
-    renamed = (pattern.sub(now, environment) for pattern, now in _NEWEST if pattern.fullmatch(environment))
-    return next(renamed, following[0] if following else environment)
 
 
 def with_module(environment: str) -> str:

@@ -22,6 +22,11 @@ _MODULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"donkey-.*"), "gym_donkeycar"),
 )
 
+_MOVED: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(Fetch\w+)-v[1-3]"), r"\1-v4"),
+    (re.compile(r"(Panda\w+)-v[12]"), r"\1-v3"),
+)
+"""Versions that packages other than gymnasium no longer have, and the one that follows them."""
 _VERSIONS = 20
 """Numbers of versions that are tried."""
 
@@ -51,6 +56,17 @@ def versions_instead(env_id: str) -> list[str]:
     return [f"{module}{colon}{other}" for other in made] if mark and version.isdigit() and bare not in made else []
 
 
+def made_id(env_id: str) -> str:
+    """Return the id of the version that today's package has.
+
+    >>> made_id("FetchReach-v1"), made_id("Hopper-v2"), made_id("LunarLander-v3")
+    ('FetchReach-v4', 'Hopper-v4', 'LunarLander-v3')
+    """
+    following = versions_instead(env_id)
+    renamed = (pattern.sub(now, env_id) for pattern, now in _MOVED if pattern.fullmatch(env_id))
+    return next(renamed, following[0] if following else env_id)
+
+
 def version_advice(env_id: str) -> str:
     """Return which versions of an id to write instead of one that gymnasium does not make; empty for all else."""
     others = versions_instead(env_id)
@@ -62,7 +78,7 @@ def registration_advice(env_id: str) -> str:
     module = registering_module(env_id)
     if module is None:
         return ""
-    write = f"write {module}:{env_id}"
+    write = f"write {module}:{made_id(env_id)}"
     if find_spec(module) is not None:
         return f" ({write})"
     extra = EXTRA_OF.get(module)

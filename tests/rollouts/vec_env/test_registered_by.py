@@ -18,6 +18,8 @@ from rlinf.schema import EnvConfig
     [
         ("PongNoFrameskip-v4", False, "(pip install 'oneloop-rl[atari]', and write ale_py:PongNoFrameskip-v4)"),
         ("ALE/Pong-v5", True, "(write ale_py:ALE/Pong-v5)"),
+        ("PandaReach-v1", False, "(install panda_gym, and write panda_gym:PandaReach-v3)"),
+        ("FetchReach-v2", True, "(write gymnasium_robotics:FetchReach-v4)"),
         ("PandaReach-v3", False, "(install panda_gym, and write panda_gym:PandaReach-v3)"),
         ("AntMaze_UMaze-v5", True, "(write gymnasium_robotics:AntMaze_UMaze-v5)"),
         ("highway-fast-v0", False, "(install highway_env, and write highway_env:highway-fast-v0)"),
