@@ -377,5 +377,7 @@ def test_marks_in_the_words_of_prompts_are_named(recipe: Path, capsys: pytest.Ca
     more = ["policy.architecture=null", "policy.tokenizer.vocab_size=1024", f"policy.path={model}"]
     assert main(["check", str(recipe), *more, "env.kwargs.path=marked.jsonl"]) == 0
     assert "1 of 8 prompts have <eos> in their words, the first is task 3." in capsys.readouterr().out
-    assert main(["check", str(recipe), *more]) == 0
-    assert "in their words" not in capsys.readouterr().out
+    assert main(["check", str(recipe), *more, "data.system_prompt=Be brief.<eos>"]) == 0
+    output = capsys.readouterr().out
+    assert "the system prompt has <eos> in its words." in output
+    assert "in their words" not in output
