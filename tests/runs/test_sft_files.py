@@ -127,7 +127,7 @@ def test_without_a_template_turns_stand_on_lines_and_end_with_the_end_token(tmp_
         ({"mesages": TALK}, r"the row has mesages \(did you mean messages\?\)"),
         ({"messages": TALK[2:]}, "the assistant speaks first"),
         ({"prompt": "2 + 2?", "response": "  "}, "must be text that is not empty"),
-        ({"messages": [{"role": "user", "content": 4}]}, "the content of the user must be text"),
+        ({"messages": [{"role": "user", "content": 4.5}]}, "the content of the user must be text"),
     ],
 )
 def test_a_row_that_is_no_conversation_is_named_with_its_line(row: dict[str, Any], words: str, tmp_path: Path) -> None:
