@@ -38,6 +38,7 @@ from rlinf.schema.derived import activation_dtype as dtype_name
 
 _PROBE = f"{PROBE}\n\tdef f(x):  # 1234567 \u00e9 \u65e5\u672c"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+_PROCESSOR_FILES = ("chat_template.json", "processor_config.json")
 ALL_LINEAR = "all-linear"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -75,16 +76,19 @@ def load_tokenizer(path: str) -> Any:
 def _chat_template(tokenizer: Any, path: str) -> Any:
     """Return a tokenizer's chat template: its own, the only one of several names, or the one of the processor.
 
-    Processors of earlier versions of transformers have it in a ``chat_template.json``, which tokenizers do not read.
+    Processors have it in JSON files that tokenizers do not read.
     """
     from transformers.utils import cached_file
 
     own = tokenizer.chat_template
     if isinstance(own, dict) and len(own) == 1:
         return next(iter(own.values()))
-    file = cached_file(path, "chat_template.json", _raise_exceptions_for_missing_entries=False) if not own else None
-    template = (read_json_file(Path(file)) or {}).get("chat_template") if file is not None else None
-    return template if isinstance(template, str) else own
+    for name in () if own else _PROCESSOR_FILES:
+        file = cached_file(path, name, _raise_exceptions_for_missing_entries=False)
+        template = (read_json_file(Path(file)) or {}).get("chat_template") if file is not None else None
+        if isinstance(template, str):
+            return template
+    return own
 
 
 def _no_files(path: str) -> str:

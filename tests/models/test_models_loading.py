@@ -230,6 +230,7 @@ def test_a_tokenizer_that_names_the_class_of_another_family_keeps_its_own_rules(
         ({"chat_template.json": json.dumps({"chat_template": "legacy"})}, "legacy"),
         ({"chat_template.json": json.dumps({"chat_template": "legacy"}), "chat_template.jinja": "own"}, "own"),
         ({"additional_chat_templates/tool_use.jinja": "one"}, "one"),
+        ({"processor_config.json": json.dumps({"chat_template": "of the processor"})}, "of the processor"),
         ({"chat_template.json": "{}"}, None),
     ],
 )
