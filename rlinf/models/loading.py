@@ -84,7 +84,12 @@ def _chat_template(tokenizer: Any, path: str) -> Any:
     if isinstance(own, dict) and len(own) == 1:
         return next(iter(own.values()))
     for name in () if own else _PROCESSOR_FILES:
-        file = cached_file(path, name, _raise_exceptions_for_missing_entries=False)
+        file = cached_file(
+            path,
+            name,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,  # the other files are in the cache
+        )
         template = (read_json_file(Path(file)) or {}).get("chat_template") if file is not None else None
         if isinstance(template, str):
             return template
