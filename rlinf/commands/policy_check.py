@@ -34,6 +34,7 @@ def policy_findings(config: Config) -> list[Caveat]:
         elif path is not None and (words := twice_there(path)) is not None:
             findings.append(Caveat(False, f"{key}: {words}", "Take one out of the folder.", "policy"))
     findings += _unfit_models(config)
+    findings += _unread_templates(config)
     lora = config.policy.lora
     if lora.rank > 0 and (config.policy.path is None or local_files(config.policy.path) is not None):
         try:
@@ -46,6 +47,20 @@ def policy_findings(config: Config) -> list[Caveat]:
         except UserError as error:
             findings.append(Caveat(True, str(error), subject="policy"))
     return findings
+
+
+def _unread_templates(config: Config) -> list[Caveat]:
+    """Find a tokenizer with several chat templates. Damaged files are reported where it is loaded."""
+    from rlinf.models.loading import unread_template
+
+    path = config.policy.tokenizer.path or config.policy.path
+    if path is None or is_gguf(path) or config.data.chat_template == "never":
+        return []
+    try:
+        message = unread_template(path)
+    except UserError:
+        return []
+    return [] if message is None else [Caveat(False, message, "Take all but one out.", "prompts")]
 
 
 def _unfit_models(config: Config) -> list[Caveat]:

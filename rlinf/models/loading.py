@@ -38,6 +38,7 @@ from rlinf.schema.derived import activation_dtype as dtype_name
 
 _PROBE = f"{PROBE}\n\tdef f(x):  # 1234567 \u00e9 \u65e5\u672c"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+_TEMPLATE_FILE = "chat_template.jinja"
 _PROCESSOR_FILES = ("chat_template.json", "processor_config.json")
 ALL_LINEAR = "all-linear"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -94,6 +95,23 @@ def _chat_template(tokenizer: Any, path: str) -> Any:
         if isinstance(template, str):
             return template
     return own
+
+
+def unread_template(path: str) -> str | None:
+    """Describe in a sentence a folder with several chat templates that differ, of which one is read; None for all
+    else."""
+    folder, templates = Path(path).expanduser(), dict[str, str]()
+    if (folder / _TEMPLATE_FILE).is_file():
+        templates[_TEMPLATE_FILE] = (folder / _TEMPLATE_FILE).read_text(encoding="utf-8")
+    for name in ("tokenizer_config.json", *_PROCESSOR_FILES):
+        template = (read_json_file(folder / name) or {}).get("chat_template")
+        if isinstance(template, str):
+            templates[name] = template
+    read, *others = templates or ("",)
+    differing = [name for name in others if templates[name].strip() != templates[read].strip()]
+    if not differing:
+        return None
+    return f"{path} has a chat template in {read}, which is read, and another one in {' and '.join(differing)}."
 
 
 def _no_files(path: str) -> str:

@@ -381,3 +381,15 @@ def test_marks_in_the_words_of_prompts_are_named(recipe: Path, capsys: pytest.Ca
     output = capsys.readouterr().out
     assert "the system prompt has <eos> in its words." in output
     assert "in their words" not in output
+
+
+def test_a_second_chat_template_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = Path(saved_model(recipe.parent / "model"))
+    more = ["policy.architecture=null", "policy.tokenizer.vocab_size=1024", f"policy.path={model}"]
+    (model / "chat_template.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    assert main(["check", str(recipe), *more]) == 0
+    assert "another one in" not in capsys.readouterr().out
+    (model / "chat_template.json").write_text(json.dumps({"chat_template": "other"}))
+    assert main(["check", str(recipe), *more]) == 0
+    words = f"{model} has a chat template in chat_template.jinja, which is read, and another one in chat_template.json."
+    assert words in capsys.readouterr().out
