@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rlinf.base.end_marks import PUBLISHED
+from rlinf.base.end_marks import PUBLISHED, without_end_marks
 from rlinf.datasets.conversation_files import Conversation, ConversationError, Message
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
@@ -23,7 +23,7 @@ class EndMarks:
 
         What follows a mark may be blanks alone.
         """
-        return self._ends.sub("", answer) or answer
+        return without_end_marks(answer, self._own_ends) or answer
 
     def inside(self, text: str) -> str | None:
         """Return the first mark in ``text``; None if there is none."""
@@ -34,10 +34,6 @@ class EndMarks:
         """Return the end mark of another tokenizer that ``answer`` ends with; None for all else."""
         text = answer.rstrip()
         return next((mark for mark in PUBLISHED if text.endswith(mark) and not self._is_token(mark)), None)
-
-    @cached_property
-    def _ends(self) -> re.Pattern[str]:
-        return re.compile(rf"(?:(?:{_any_of(self._own_ends)})\s*)+\Z")
 
     @cached_property
     def _marks(self) -> re.Pattern[str]:
