@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rlinf.data.spaces import SpaceError
+
 Description = dict[str, Any]
 Arrays = dict[str, np.ndarray]
 
@@ -20,7 +22,7 @@ def describe(space: spaces.Space, name: str, arrays: Arrays) -> Description:
     """Build the description that :func:`rebuild` needs; bounds go into ``arrays``, their names begin with ``name``.
 
     Raises:
-        TypeError: a space whose members have no fixed shape.
+        SpaceError: a space whose members have no fixed shape.
     """
     if isinstance(space, spaces.Dict):
         entries = {key: describe(part, f"{name}.{key}", arrays) for key, part in space.spaces.items()}
@@ -42,7 +44,11 @@ def describe(space: spaces.Space, name: str, arrays: Arrays) -> Description:
         return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
     if isinstance(space, spaces.Text):
         return {"type": "Text", "max_length": int(space.max_length)}
-    raise TypeError(f"{name}: a space of type {type(space).__name__} has no fixed shape")
+    kind = type(space).__name__
+    raise SpaceError(
+        f"{name}: a space of type {kind} has no fixed shape: turn it into a Box, Discrete, MultiDiscrete or "
+        "MultiBinary by a wrapper (env.wrappers)"
+    )
 
 
 def rebuild(description: Description, arrays: Arrays) -> spaces.Space:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlinf.base.errors import UserError
 from rlinf.data.space_description import describe, rebuild
 from rlinf.rollouts.isolation import wire
 from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError, EnvProcessTimeoutError
@@ -289,6 +290,12 @@ def test_spaces_travel(space: spaces.Space) -> None:
     assert rebuilt == space
     if isinstance(space, spaces.Dict):
         assert list(rebuilt) == list(space)
+
+
+def test_a_space_without_a_fixed_shape_is_a_users_mistake() -> None:
+    space = spaces.Dict(parts=spaces.Graph(spaces.Box(-1.0, 1.0, (2,)), None))
+    with pytest.raises(UserError, match=r"action\.parts: a space of type Graph has no fixed shape: turn it into a Box"):
+        describe(space, "action", {})
 
 
 def test_frames_of_anything_else_are_refused() -> None:
