@@ -117,7 +117,7 @@ def _encoded(one: Demonstration, renderer: PromptRenderer) -> tuple[list[int], l
     tokens: list[int] = []
     mask: list[bool] = []
     for index, response in enumerate(one.responses):
-        response_ids = ended(renderer.encode(response), renderer.turn_end)
+        response_ids = ended(renderer.encode(renderer.end_marks.stripped(response)), renderer.turn_end)
         tokens += response_ids
         mask += [True] * len(response_ids)
         if index < len(one.observations):

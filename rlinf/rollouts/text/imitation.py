@@ -12,7 +12,6 @@ from rlinf.data.pictures import pictures_of
 from rlinf.datasets.conversation_files import Conversation, ConversationError, Message
 from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.conversation import Row
-from rlinf.rollouts.text.end_marks import EndMarks
 from rlinf.rollouts.text.tasks.order import TaskOrder
 from rlinf.rollouts.text.to_batch import imitation_batch
 from rlinf.rollouts.text.tokens.chat_template import rendered_before
@@ -90,7 +89,7 @@ class ConversationEncoder:
         self._renderer = PromptRenderer(
             tokenizer, chat_template=chat_template, template_kwargs=template_kwargs, reader=reader
         )
-        self.chat, self.marks = self._renderer.chat, EndMarks(self._renderer)
+        self.chat, self.marks = self._renderer.chat, self._renderer.end_marks
 
     def encode(self, conversation: Conversation) -> Encoded:
         """Encode a conversation; raise ConversationError if the template cannot render it, or leaves out a part of

@@ -13,6 +13,7 @@ from rlinf.data.messages import Completion
 from rlinf.data.pictures import pictures_of, replaced
 from rlinf.rollouts.text.tokens.chat_template import rendered_before, requires_system, text_start
 from rlinf.rollouts.text.tokens.decoding import ResponseText
+from rlinf.rollouts.text.tokens.end_marks import EndMarks
 from rlinf.rollouts.text.tokens.picture_tokens import left_out, picture_tokens, rendered_with_pictures
 from rlinf.rollouts.text.tokens.response_templates import form_for, has_response_template
 from rlinf.rollouts.text.tokens.stop_texts import cut_at_stop
@@ -420,6 +421,11 @@ class PromptRenderer:
             written = self._after_call
             result |= set(written[self.end_of_call(written) - 1 : self.end_of_call(written)])
         return frozenset(result)
+
+    @functools.cached_property
+    def end_marks(self) -> EndMarks:
+        """The marks of messages, if words spell them."""
+        return EndMarks(self)
 
     def end_of_call(self, written: Sequence[int]) -> int:
         """Count the tokens of what the template writes for a message with calls that belong to the policy's turn.
