@@ -53,8 +53,8 @@ _KINDS: Mapping[str, _Kind] = {
 }
 _POSITIONS = ("max_position_embeddings", "n_positions")
 _SCALED = ("linear", "dynamic", "yarn")
-_SCORES = ("SequenceClassification", "TokenClassification", "RewardModel")
-_OTHER_HEADS = ("QuestionAnswering", "MultipleChoice", "NextSentencePrediction", "MaskedLM")
+_SCORES = ("SequenceClassification", "TokenClassification")
+_OTHER_HEADS = ("RewardModel", "QuestionAnswering", "MultipleChoice", "NextSentencePrediction", "MaskedLM")
 _ENCODERS = (
     *("albert", "bert", "big_bird", "camembert", "data2vec-text", "deberta", "deberta-v2", "distilbert", "electra"),
     *("ernie", "megatron-bert", "modernbert", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer"),

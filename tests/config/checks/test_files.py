@@ -110,6 +110,7 @@ def test_tensors_named_by_a_wrapper_are_refused(tmp_path: Path, prefix: str) -> 
         ("roberta", "RobertaForMaskedLM", "RobertaForMaskedLM is an encoder"),
         ("t5", "T5ForConditionalGeneration", "is an encoder with a decoder"),
         ("qwen2", "Qwen2ForQuestionAnswering", "another output layer"),
+        ("qwen2", "Qwen2ForProcessRewardModel", "another output layer"),
         ("bert", "BertLMHeadModel", None),
         ("gpt2", "GPT2LMHeadModel", None),
     ],
