@@ -141,7 +141,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         report.refuse(error, "prompts")
         return
     _start(config, worker, report)
-    report.findings += [*_unopened(config, renderers[0]), *_shared(config, worker)]
+    report.findings += [*_unopened(config, renderers[0]), *_shared(config, worker), *_stops(config, renderers[0])]
     report.lines += [f"Data: {label}: {note}" for label, note in facts.notes.items() if note]
     demonstrated_texts = ["\n".join(text for text, _ in one.turns) for one in demonstrated]
     report.lines += _shown(config, renderers[0], tasks, rendered, demonstrated_texts)
@@ -161,6 +161,20 @@ def _marked(tasks: Sequence[int], prompts: Sequence[str], renderers: Sequence[Pr
     if marked:
         task, mark = marked[0]
         message = f"{len(marked)} of {len(prompts)} prompts have {mark} in their words, the first is task {task}."
+        findings.append(Caveat(False, message, meaning, "prompts"))
+    return findings
+
+
+def _stops(config: Config, renderer: PromptRenderer) -> list[Caveat]:
+    """Report stop texts that no response shows, since they are special tokens, which its text is without."""
+    findings = []
+    for stop in config.rollout.stop:
+        tokens = renderer.encode(stop)
+        if stop in renderer.text(tokens):
+            continue
+        message = f"rollout.stop: {stop!r} is a special token, and responses are searched without those."
+        ends = set(tokens) <= renderer.turn_ends
+        meaning = "It ends responses anyway: take it out." if ends else "It ends none: name a text that is written out."
         findings.append(Caveat(False, message, meaning, "prompts"))
     return findings
 

@@ -393,3 +393,13 @@ def test_a_second_chat_template_is_named(recipe: Path, capsys: pytest.CaptureFix
     assert main(["check", str(recipe), *more]) == 0
     words = f"{model} has a chat template in chat_template.jinja, which is read, and another one in chat_template.json."
     assert words in capsys.readouterr().out
+
+
+def test_a_stop_text_that_no_response_shows_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(recipe), "rollout.stop=['<eos>', '<pad>', 'Q:']"]) == 0
+    output = capsys.readouterr().out
+    assert "rollout.stop: '<eos>' is a special token" in output
+    assert "It ends responses anyway: take it out." in output
+    assert "rollout.stop: '<pad>' is a special token" in output
+    assert "It ends none: name a text that is written out." in output
+    assert "'Q:'" not in output
