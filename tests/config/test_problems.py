@@ -199,6 +199,7 @@ WRONG = [
         "Set it to null.",
     ),
     ("env: {id: ''}", "env.id is missing", "Add `env:` with `id:"),
+    ("rollout: {stop: ['', 'Q:']}", "rollout.stop: an empty text is in every response", "Take it out."),
     ("env:\n  id: ???", "env.id is ???, which stands for a value that is still to be given.", "env.id=... on the"),
     ("learner:\n  optimizer:\n    lr: ???", "learner.optimizer.lr is ???", "learner.optimizer.lr=... on the command"),
     ("env: {id: 'rlinf_env:rlinf/Math-v0'}", "there is no module rlinf_env here", "rlinf_envs:rlinf/ReasoningGym-v0"),

@@ -29,6 +29,9 @@ def check_sampler(context: Context) -> None:
         message = "rollout.staleness: samplers work while the learner does, so they can't sleep meanwhile."
         fix = "Set rollout.sleep: auto, or rollout.staleness: 0."
         context.error("rollout.sleep", message, fix)
+    if "" in rollout.stop:
+        message = "rollout.stop: an empty text is in every response: each would end at its first token."
+        context.error("rollout.stop", message, "Take it out.")
     known = not context.is_broken("algorithm.adv_type")
     if rollout.replay_arrivals is not None and known and not continues_responses(context.config):
         why = "is not read: which weights make which tokens does not depend on time here."
