@@ -55,6 +55,9 @@ def _exists(context: Context, key: str, written: object, on_hub: bool = True) ->
     """Report paths that do not exist, unless they may be names on the hub and ``on_hub`` are read from there."""
     paths = written if isinstance(written, list) else [written]
     for path in paths:
+        if path == "":
+            context.error(key, f"{key} is empty.", "Name a file or a folder, or take the key out.")
+            continue
         if not isinstance(path, str) or file_and_split(path)[0].expanduser().exists():
             continue
         hub_name = _HUB_NAME.fullmatch(path) and not path.endswith(_DATA_SUFFIXES) and path not in _FETCHED
@@ -66,7 +69,7 @@ def _exists(context: Context, key: str, written: object, on_hub: bool = True) ->
 
 
 def _has_weights(context: Context, key: str, path: str | None) -> None:
-    if path is None:
+    if not path:
         return
     wrong = without_weights(path)
     if wrong is None:

@@ -128,3 +128,12 @@ def test_a_model_that_predicts_no_tokens_is_refused(
     assert re.search(rf"policy\.path: .*{words}", mistakes(policy))
     teacher = recipe(tmp_path, teacher={"path": str(model)}, algorithm={"adv_type": "opd"})
     assert re.search(rf"teacher\.path: .*{words}", mistakes(teacher))
+
+
+@pytest.mark.parametrize("key", ["policy.path", "policy.tokenizer.path", "env.kwargs.path", "sft.data"])
+def test_an_empty_path_is_no_path(tmp_path: Path, key: str) -> None:
+    first, *inner = key.split(".")
+    value: object = ""
+    for name in reversed(inner):
+        value = {name: value}
+    assert f"{key} is empty. Name a file or a folder" in mistakes(recipe(tmp_path, **{first: value}))
