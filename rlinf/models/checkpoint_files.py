@@ -128,11 +128,14 @@ def _unread(folder: Path) -> Unusable | None:
 
 
 def twice_there(path: str) -> str | None:
-    """Describe in a sentence a folder with the same weights whole and in shards; None for all else."""
+    """Describe in a sentence a folder that has weights in two forms, of which one is read; None for all else."""
     folder = Path(path).expanduser()
-    if not (shards := _further_shards(folder)):
+    if shards := _further_shards(folder):
+        return f"{path} holds {_WHOLE[0]}, which is loaded, and {shards[0].name} with others, which is not read."
+    read, other = (next((name + cut for cut in _CUT if (folder / (name + cut)).is_file()), None) for name in _WHOLE)
+    if read is None or other is None:
         return None
-    return f"{path} holds {_WHOLE[0]}, which is loaded, and {shards[0].name} with others, which is not read."
+    return f"{path} holds {read}, which is loaded, and {other}, which is not read."
 
 
 def _further_shards(folder: Path) -> list[Path]:

@@ -275,6 +275,9 @@ def test_whole_weights_next_to_shards_are_one_model(saved: Path, tmp_path: Path)
     assert wrong.what.endswith("which differ in 1 tensors (more)")
     assert twice_there(str(saved)) is None
     assert twice_there(str(shards)) is None
+    (shards / "pytorch_model.bin").touch()
+    words = "model.safetensors.index.json, which is loaded, and pytorch_model.bin, which is not read."
+    assert str(twice_there(str(shards))).endswith(words)
 
 
 @pytest.mark.parametrize(
