@@ -146,7 +146,7 @@ def examine_env(config: Config) -> list[Caveat]:
     except (Exception, SystemExit) as error:  # whatever a constructor raises is the finding
         words = f"it could not be made: {type(error).__name__}: {error}"
         return [Caveat(True, words, "Correct env.id, env.kwargs or env.wrappers.")]
-    findings = _on_success(config, findings)
+    findings = [*_unversioned(env.id), *_on_success(config, findings)]
     if config.evaluation.video_every:
         trial = _try_filming(config)
         if trial.problem is not None:
@@ -154,6 +154,17 @@ def examine_env(config: Config) -> list[Caveat]:
         elif trial.remark is not None:
             findings.append(Caveat(False, trial.remark, "Videos may show nothing; training does not depend on it."))
     return merged(findings)
+
+
+def _unversioned(env_id: str) -> list[Caveat]:
+    """Return the remark on an id that stands for whichever version is the newest one."""
+    from rlinf.rollouts.vec_env.registered_by import newest_version
+
+    newest = newest_version(env_id)
+    if not newest:
+        return []
+    message = f"env.id: {env_id} names no version, and {newest} is made."
+    return [Caveat(False, message, f"After an update it may be another one: write {newest}.")]
 
 
 def _on_success(config: Config, findings: list[Caveat]) -> list[Caveat]:

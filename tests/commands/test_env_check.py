@@ -558,3 +558,12 @@ def test_an_observation_without_a_fixed_shape_is_named_by_its_kind(
     if space == GRAPH:  # a wrapper makes it one that is read
         assert checked(own, "shapeless:shapeless-v0", "env.wrappers=[shapeless:First]") == 0, capsys.readouterr()
     sys.modules.pop("shapeless")
+
+
+def test_an_id_without_a_version_is_named_with_the_one_that_is_made(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert checked(own, "Pendulum") == 0
+    assert "env.id: Pendulum names no version, and Pendulum-v1 is made." in capsys.readouterr().out
+    assert checked(own, "Pendulum-v1") == 0
+    assert "names no version" not in capsys.readouterr().out

@@ -56,6 +56,19 @@ def versions_instead(env_id: str) -> list[str]:
     return [f"{module}{colon}{other}" for other in made] if mark and version.isdigit() and bare not in made else []
 
 
+def newest_version(env_id: str) -> str:
+    """Return the id that gymnasium takes for one without a version, its newest; empty for all else.
+
+    >>> newest_version("Pendulum"), newest_version("Pendulum-v1")
+    ('Pendulum-v1', '')
+    """
+    import gymnasium
+
+    module, colon, bare = env_id.rpartition(":")
+    made = [number for number in range(_VERSIONS) if f"{bare}-v{number}" in gymnasium.registry]
+    return f"{module}{colon}{bare}-v{made[-1]}" if made and bare not in gymnasium.registry else ""
+
+
 def made_id(env_id: str) -> str:
     """Return the id of the version that today's package has.
 
