@@ -146,7 +146,9 @@ def examine_env(config: Config) -> list[Caveat]:
     except (Exception, SystemExit) as error:  # whatever a constructor raises is the finding
         words = f"it could not be made: {type(error).__name__}: {error}"
         return [Caveat(True, words, "Correct env.id, env.kwargs or env.wrappers.")]
-    findings = [*_unversioned(env.id), *_on_success(config, findings)]
+    findings = _on_success(config, findings)
+    if env.python is None:  # another interpreter may have other versions
+        findings += _unversioned(env.id)
     if config.evaluation.video_every:
         trial = _try_filming(config)
         if trial.problem is not None:
