@@ -162,7 +162,7 @@ def copied(observation: Any) -> Any:
         return {key: copied(part) for key, part in observation.items()}
     if isinstance(observation, tuple):
         parts = map(copied, observation)
-        return observation._make(parts) if isinstance(observation, spaces.GraphInstance) else tuple(parts)
+        return spaces.GraphInstance(*parts) if isinstance(observation, spaces.GraphInstance) else tuple(parts)
     return observation.copy() if isinstance(observation, np.ndarray) else observation
 
 

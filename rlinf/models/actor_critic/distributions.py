@@ -334,10 +334,11 @@ def action_head(
         require_head(distribution, head, features, space)
         return head
     require_actions(space)
-    if not isinstance(space, spaces.Box):
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         if distribution not in ("auto", "categorical"):
             raise SpaceError(f"policy.distribution {distribution!r} does not fit {space}: it wants 'categorical'")
         return CategoricalHead(features, space)
+    assert isinstance(space, spaces.Box)
     if distribution in ("auto", "gaussian"):
         return GaussianHead(features, space, init_log_std)
     if distribution == "squashed_gaussian":
