@@ -153,11 +153,14 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
 
 def _marked(tasks: Sequence[int], prompts: Sequence[str], renderers: Sequence[PromptRenderer]) -> list[Caveat]:
     """Report system prompts, and prompts of tasks, whose own words have a mark that closes or opens messages."""
+    from rlinf.rollouts.text.tokens.end_marks import EndMarks
+
+    known = {one: EndMarks(one) for one in dict.fromkeys(renderers)}
     meaning = "The policy reads it as a mark between messages: take it out of the words."
-    systems = {mark: None for one in renderers if (mark := one.end_marks.inside(one.system_prompt or ""))}
+    systems = {mark: None for one in known if (mark := known[one].inside(one.system_prompt or ""))}
     findings = [Caveat(False, f"the system prompt has {mark} in its words.", meaning, "prompts") for mark in systems]
     pairs = zip(tasks, prompts, renderers, strict=True)
-    marked = [(task, mark) for task, prompt, one in pairs if (mark := one.end_marks.inside(prompt)) is not None]
+    marked = [(task, mark) for task, prompt, one in pairs if (mark := known[one].inside(prompt)) is not None]
     if marked:
         task, mark = marked[0]
         message = f"{len(marked)} of {len(prompts)} prompts have {mark} in their words, the first is task {task}."

@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from rlinf.base.errors import UserError
-from rlinf.models.architecture_numbers import without_token_head
+from rlinf.models.checkpoint_files import without_token_head
 from rlinf.models.vision.families import FAMILIES, REFUSED, family_of
 from rlinf.models.vocabulary import require_vocabulary
 

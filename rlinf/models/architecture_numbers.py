@@ -1,4 +1,4 @@
-"""What a language model's configuration states, read without loading it: its numbers, and if it predicts tokens."""
+"""The numbers of a language model's architecture, read without loading it."""
 
 from __future__ import annotations
 
@@ -53,13 +53,6 @@ _KINDS: Mapping[str, _Kind] = {
 }
 _POSITIONS = ("max_position_embeddings", "n_positions")
 _SCALED = ("linear", "dynamic", "yarn")
-_SCORES = ("SequenceClassification", "TokenClassification")
-_OTHER_HEADS = ("RewardModel", "QuestionAnswering", "MultipleChoice", "NextSentencePrediction", "MaskedLM")
-_ENCODERS = (
-    *("albert", "bert", "big_bird", "camembert", "data2vec-text", "deberta", "deberta-v2", "distilbert", "electra"),
-    *("ernie", "megatron-bert", "modernbert", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer"),
-    *("xlm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
-)
 FAMILIES = tuple(_KINDS)
 """Decoders whose parameters this module can count."""
 
@@ -79,27 +72,6 @@ def written_config(path: str) -> Mapping[str, object]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def without_token_head(written: Mapping[str, object]) -> str | None:
-    """Describe in a sentence the model of a ``config.json`` that does not predict next tokens; None for all else.
-
-    >>> without_token_head({"architectures": ["LlamaForSequenceClassification"]})
-    'LlamaForSequenceClassification scores texts and predicts no tokens: only reward_model.path reads such a model'
-    >>> without_token_head({"architectures": ["BertModel"], "model_type": "bert"})
-    'BertModel is an encoder, whose tokens read those after them: it predicts no next token'
-    """
-    named, kind = written.get("architectures"), str(written.get("model_type"))
-    name = str(named[0]) if isinstance(named, list) and named else kind
-    if name.endswith(_SCORES):
-        return f"{name} scores texts and predicts no tokens: only reward_model.path reads such a model"
-    if kind in _ENCODERS and not written.get("is_decoder"):
-        return f"{name} is an encoder, whose tokens read those after them: it predicts no next token"
-    if name.endswith(_OTHER_HEADS):
-        return f"{name} has another output layer than one of next tokens"
-    if written.get("is_encoder_decoder"):
-        return f"{name} is an encoder with a decoder: policies are decoders alone"
-    return None
 
 
 def most_positions(policy: PolicyConfig) -> int | None:

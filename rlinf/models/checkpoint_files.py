@@ -1,8 +1,9 @@
-"""The files of a checkpoint's weights, found without reading them."""
+"""The files of a checkpoint's weights, found without reading them, and the kind of model that it declares."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +33,13 @@ _LAYOUTS = {
 }
 """Files of checkpoints of other layouts, and what makes a model's folder of them."""
 DOWNLOAD = "Download the checkpoint again."
+_SCORES = ("SequenceClassification", "TokenClassification")
+_OTHER_HEADS = ("RewardModel", "QuestionAnswering", "MultipleChoice", "NextSentencePrediction", "MaskedLM")
+_ENCODERS = (
+    *("albert", "bert", "big_bird", "camembert", "data2vec-text", "deberta", "deberta-v2", "distilbert", "electra"),
+    *("ernie", "megatron-bert", "modernbert", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer"),
+    *("xlm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
+)
 _LARGE = (".safetensors", ".bin", ".json", ".model")
 """Endings of files that repositories of models keep in Git LFS."""
 
@@ -173,6 +181,27 @@ def require_trainable(path: str | None) -> None:
             f"policy.path: {path} is quantised ({method}), and such weights are not trained: name the checkpoint that "
             "it was made from (often without -GPTQ, -AWQ, -FP8 or -4bit in its name)"
         )
+
+
+def without_token_head(written: Mapping[str, object]) -> str | None:
+    """Describe in a sentence the model of a ``config.json`` that does not predict next tokens; None for all else.
+
+    >>> without_token_head({"architectures": ["LlamaForSequenceClassification"]})
+    'LlamaForSequenceClassification scores texts and predicts no tokens: only reward_model.path reads such a model'
+    >>> without_token_head({"architectures": ["BertModel"], "model_type": "bert"})
+    'BertModel is an encoder, whose tokens read those after them: it predicts no next token'
+    """
+    named, kind = written.get("architectures"), str(written.get("model_type"))
+    name = str(named[0]) if isinstance(named, list) and named else kind
+    if name.endswith(_SCORES):
+        return f"{name} scores texts and predicts no tokens: only reward_model.path reads such a model"
+    if kind in _ENCODERS and not written.get("is_decoder"):
+        return f"{name} is an encoder, whose tokens read those after them: it predicts no next token"
+    if name.endswith(_OTHER_HEADS):
+        return f"{name} has another output layer than one of next tokens"
+    if written.get("is_encoder_decoder"):
+        return f"{name} is an encoder with a decoder: policies are decoders alone"
+    return None
 
 
 def lfs_pointers(path: str) -> str | None:

@@ -9,7 +9,8 @@ from rlinf.base.machine import installed
 from rlinf.base.packages import install_command
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text, is_vla, learns_on_gpus, text_only_parts
-from rlinf.models.architecture_numbers import read_architecture, without_token_head, written_config
+from rlinf.models.architecture_numbers import read_architecture, written_config
+from rlinf.models.checkpoint_files import without_token_head
 from rlinf.models.vision.families import FAMILIES, REFUSED
 from rlinf.schema.policy import VisionConfig
 

@@ -26,7 +26,7 @@ class _Kind:
 
 @dataclass
 class WrittenMarks:
-    """What the words of conversations have of end marks."""
+    """Counts of end marks in the words of conversations."""
 
     ended: dict[str, _Kind] = field(default_factory=dict)
     """The tokenizer's own mark -> answers that end with it."""

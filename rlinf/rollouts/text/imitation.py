@@ -15,6 +15,7 @@ from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.tasks.order import TaskOrder
 from rlinf.rollouts.text.to_batch import imitation_batch
 from rlinf.rollouts.text.tokens.chat_template import rendered_before
+from rlinf.rollouts.text.tokens.end_marks import EndMarks
 from rlinf.rollouts.text.tokens.picture_tokens import left_out, rendered_with_pictures
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.stop_texts import ended
@@ -89,7 +90,7 @@ class ConversationEncoder:
         self._renderer = PromptRenderer(
             tokenizer, chat_template=chat_template, template_kwargs=template_kwargs, reader=reader
         )
-        self.chat, self.marks = self._renderer.chat, self._renderer.end_marks
+        self.chat, self.marks = self._renderer.chat, EndMarks(self._renderer)
 
     def encode(self, conversation: Conversation) -> Encoded:
         """Encode a conversation; raise ConversationError if the template cannot render it, or leaves out a part of

@@ -9,11 +9,12 @@ from rlinf.datasets.conversation_rows import ConversationError, conversation_of
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.demonstrations import _encoded
 from rlinf.rollouts.text.end_marks import WrittenMarks, written_marks
+from rlinf.rollouts.text.tokens.end_marks import EndMarks
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
 
 def marked(*rows: tuple[str, str], template: str | None = CHATML, chat_template: str = "auto") -> WrittenMarks:
-    marks = PromptRenderer(tokenizer(template), chat_template=chat_template).end_marks
+    marks = EndMarks(PromptRenderer(tokenizer(template), chat_template=chat_template))
     read = (
         conversation_of(f"rows:{line}", {"prompt": prompt, "response": response})
         for line, (prompt, response) in enumerate(rows, start=1)
@@ -24,7 +25,8 @@ def marked(*rows: tuple[str, str], template: str | None = CHATML, chat_template:
 @pytest.mark.parametrize("behind", ["<|im_end|>", "<|im_end|>\n", "<eos>", "<|im_end|>\n<eos>"])
 def test_a_mark_behind_an_answer_is_its_end(behind: str) -> None:
     assert taught(CHATML, {"prompt": "1 + 2?", "response": f"3{behind}"})[1] == "«3<|im_end|>»"
-    demonstrated, _ = _encoded(Demonstration("1 + 2?", (f"3{behind}",)), PromptRenderer(tokenizer(CHATML)))
+    renderer = PromptRenderer(tokenizer(CHATML))
+    demonstrated, _ = _encoded(Demonstration("1 + 2?", (f"3{behind}",)), renderer, EndMarks(renderer))
     assert tokenizer(CHATML).decode(demonstrated) == "3<|im_end|>"
     ((what, _),) = marked(("1 + 2?", "3"), ("1 + 2?", f"3{behind}")).remarks()
     assert what.endswith(": 1, the first in rows:2, message 2 (assistant)")

@@ -12,6 +12,7 @@ from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.demonstrations import _encoded
 from rlinf.rollouts.text.imitation import ConversationEncoder
+from rlinf.rollouts.text.tokens.end_marks import EndMarks
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
 CHATML = (
@@ -65,7 +66,7 @@ def test_what_is_taught_as_the_end_is_what_samplers_stop_at(template: str | None
     made = tokenizer(template)
     renderer, encoder = PromptRenderer(made), ConversationEncoder(made)
     one = encoder.encode(conversation_of("rows:1", {"prompt": "1?", "response": "2"}))
-    tokens, _ = _encoded(Demonstration("1?", ("2",)), renderer)
+    tokens, _ = _encoded(Demonstration("1?", ("2",)), renderer, EndMarks(renderer))
     assert one.tokens == tokens
     assert tokens[-1] == renderer.turn_end
     ends = {made.convert_ids_to_tokens(token) for token in renderer.turn_ends}
@@ -180,7 +181,8 @@ def test_an_answer_that_is_written_with_its_end_mark_has_it_once(template: str |
     row = {"prompt": "1 + 2?", "completion": f"3{mark}"}
     assert taught(template, row)[1] == f"«3{mark}»"
     made = tokenizer(template)
-    ids, mask = _encoded(Demonstration("1 + 2?", (f"3{mark}",), (), "3"), PromptRenderer(made))
+    renderer = PromptRenderer(made)
+    ids, mask = _encoded(Demonstration("1 + 2?", (f"3{mark}",), (), "3"), renderer, EndMarks(renderer))
     assert (made.decode(ids), mask) == (f"3{mark}", [True] * len(ids))
 
 

@@ -57,6 +57,14 @@ def requires_system(tokenizer: Any, messages: Sequence[Mapping[str, Any]], varia
     return True
 
 
+def template_to_name(tokenizer: Any) -> str:
+    """Return how one of several templates is chosen, none of which is the default; empty for all else."""
+    templates = tokenizer.chat_template
+    if not isinstance(templates, dict) or "default" in templates:
+        return ""
+    return f"data.chat_template_kwargs: {{chat_template: {next(iter(templates))}}}, or "
+
+
 def unwritten_opening(tokenizer: Any, variables: Mapping[str, Any]) -> str:
     """Return the words that the template writes before an answer and at the end of no prompt; empty for most.
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from rlinf.base.end_marks import PUBLISHED, without_end_marks
-
-if TYPE_CHECKING:
-    from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
 
 class EndMarks:

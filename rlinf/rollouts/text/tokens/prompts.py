@@ -11,9 +11,8 @@ from rlinf.base.errors import UserError
 from rlinf.base.time_limit import TimeLimitError
 from rlinf.data.messages import Completion
 from rlinf.data.pictures import pictures_of, replaced
-from rlinf.rollouts.text.tokens.chat_template import rendered_before, requires_system, text_start
+from rlinf.rollouts.text.tokens.chat_template import rendered_before, requires_system, template_to_name, text_start
 from rlinf.rollouts.text.tokens.decoding import ResponseText
-from rlinf.rollouts.text.tokens.end_marks import EndMarks
 from rlinf.rollouts.text.tokens.picture_tokens import left_out, picture_tokens, rendered_with_pictures
 from rlinf.rollouts.text.tokens.response_templates import form_for, has_response_template
 from rlinf.rollouts.text.tokens.stop_texts import cut_at_stop
@@ -422,11 +421,6 @@ class PromptRenderer:
             result |= set(written[self.end_of_call(written) - 1 : self.end_of_call(written)])
         return frozenset(result)
 
-    @functools.cached_property
-    def end_marks(self) -> EndMarks:
-        """The marks of messages, if words spell them."""
-        return EndMarks(self)
-
     def end_of_call(self, written: Sequence[int]) -> int:
         """Count the tokens of what the template writes for a message with calls that belong to the policy's turn.
 
@@ -471,11 +465,8 @@ class PromptRenderer:
             ) from error
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message["role"] for message in messages)
-            fix = "env.max_turns: 1, or " if "assistant" in roles else ""
-            templates = self.tokenizer.chat_template
-            if isinstance(templates, dict) and "default" not in templates:
-                fix = f"data.chat_template_kwargs: {{chat_template: {next(iter(templates))}}}, or "
-            elif not fix and "system" in roles:
+            fix = template_to_name(self.tokenizer) or ("env.max_turns: 1, or " if "assistant" in roles else "")
+            if not fix and "system" in roles:
                 fix = f"{self._system_key}: null, with its words before {{question}} in env.kwargs.prompt_template, or "
             elif not fix and requires_system(self.tokenizer, messages, self._template_kwargs):
                 fix = f"{self._system_key} to the system prompt that the template requires, or "
