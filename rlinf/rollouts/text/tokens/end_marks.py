@@ -14,7 +14,7 @@ class EndMarks:
     """The marks that a tokenizer reads in texts, and what remains of an answer without the one that it ends with."""
 
     def __init__(self, renderer: PromptRenderer) -> None:
-        self._renderer, self._tokenizer = renderer, renderer.tokenizer
+        self._renderer = renderer
 
     def stripped(self, answer: str) -> str:
         """Return an answer without the end marks behind its last word; of nothing but marks as it is.
@@ -40,7 +40,7 @@ class EndMarks:
         if not made.chat:
             return re.compile(_any_of(self._own_ends))
         between = (token for token in made.encode(made.generation_prompt) if token in made.marks)
-        named = (token for token in self._tokenizer.special_tokens_map.values() if isinstance(token, str))
+        named = (token for token in self._renderer.tokenizer.special_tokens_map.values() if isinstance(token, str))
         return re.compile(_any_of({*self._own_ends, *self._written(between), *filter(self._is_token, named)}))
 
     @cached_property
@@ -50,12 +50,12 @@ class EndMarks:
 
     def _written(self, tokens: Iterable[int]) -> list[str]:
         """Return how tokens are written, of those that texts can spell."""
-        texts = map(self._tokenizer.convert_ids_to_tokens, tokens)
+        texts = map(self._renderer.tokenizer.convert_ids_to_tokens, tokens)
         return [text for text in texts if self._is_token(text)]
 
     def _is_token(self, text: str) -> bool:
         """Whether the tokenizer reads all of ``text`` as one token that stands for itself."""
-        return text in self._tokenizer.get_added_vocab() and len(self._tokenizer.tokenize(text)) == 1
+        return text in self._renderer.tokenizer.get_added_vocab() and len(self._renderer.tokenizer.tokenize(text)) == 1
 
 
 def _any_of(texts: Iterable[str]) -> str:
