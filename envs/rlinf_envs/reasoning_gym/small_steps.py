@@ -216,7 +216,7 @@ def _divided_first(product: Calculation, divisor: Expression) -> Expression | No
 
 
 def _shortened(number: Fraction, numerator: Expression, denominator: Fraction) -> Calculation | None:
-    """The product of a number and a fraction in its lowest terms, if the number is a multiple of its denominator."""
+    """Bring a fraction to its lowest terms, if the number that it multiplies is a multiple of its denominator."""
     if not isinstance(numerator, Fraction) or not denominator:
         return None
     lowest = numerator / denominator
