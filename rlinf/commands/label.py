@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from rlinf.base.arguments import Parser
 from rlinf.base.errors import UserError
 
+_LITTLE = 0.2
+"""Share of the variance of held-out returns."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Label a dataset and return the exit code. Raises UserError for one that cannot be labelled."""
@@ -48,6 +51,12 @@ def main(arguments: Sequence[str]) -> int:
         f"{len(labels.positive)} frames are positive; loss {done.loss:.3f} nats, {done.explained:.2f} of the variance "
         "of held-out returns explained"
     )
+    if not done.explained >= _LITTLE:  # NaN: no episode was held out
+        print(
+            "The values explain little, so a label is hardly more than the outcome of its episode: record more "
+            "episodes (with 3,000 instead of 400 the tabletop's explain half), or train longer (--steps "
+            f"{2 * options.steps})."
+        )
     return 0
 
 
@@ -66,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", required=True, metavar="DIR", help="a dataset, as sft.dataset names it")
     parser.add_argument("--share", type=float, default=0.4, metavar="P", help="share of positive frames (default 0.4)")
     parser.add_argument("--lookahead", type=int, default=0, metavar="N", help="frames ahead (default: to the end)")
-    parser.add_argument("--steps", type=int, default=400, metavar="N", help="training steps of the values")
+    parser.add_argument("--steps", type=int, default=1500, metavar="N", help="training steps of the values")
     parser.add_argument("--batch-size", type=int, default=64, metavar="N", help="frames of a step")
     parser.add_argument("--lr", type=float, default=1e-3, metavar="RATE", help="learning rate of the values")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the file")

@@ -24,7 +24,7 @@ _AT_ONCE = 512
 class Fit:
     """How the values are trained, and which advantages count."""
 
-    steps: int = 400
+    steps: int = 1500
     batch_size: int = 64
     lr: float = 1e-3
     share: float = 0.4

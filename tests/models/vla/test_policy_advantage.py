@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,13 @@ VARIANTS = {
     "guided": ("policy.flow.guidance=3",),
     "always": ("policy.flow.advantage_dropout=0",),
 }
+
+
+@pytest.mark.slow
+def test_values_that_explain_little_are_named(tmp_path, episodes, capsys):
+    folder = shutil.copytree(episodes, tmp_path / "set")
+    assert main(["label", "tabletop_flow", "--data", str(folder), "--steps", "2", "--batch-size", "8"]) == 0
+    assert "record more episodes" in capsys.readouterr().out
 
 
 @pytest.mark.slow
