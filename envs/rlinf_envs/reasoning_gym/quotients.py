@@ -72,7 +72,7 @@ class QuotientsDataset(ProceduralDataset):
         return f"{divisor * quotient * zeros} / {divisor * zeros}", quotient
 
     def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
-        """Return 1.0 for the same number, leading zeros and a decimal point apart."""
+        """Return 1.0 for the same number, whatever its leading zeros and decimal point."""
         return float(compute_decimal_reward(answer, oracle_answer=entry["answer"], strip_commas=True))
 
 
