@@ -134,7 +134,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         members = conversation_members(config, tokenizer, facts)
         renderers = [members[task % len(members)].renderer for task in tasks]
         rendered = [one.opening(prompt) for one, prompt in zip(renderers, prompts, strict=True)]
-        report.findings += _long_prompts(config, worker, tasks, members)
+        report.findings += _long_prompts(config, worker, (tasks, prompts), members)
         report.findings += _marked(tasks, prompts, renderers)
         report.lines += _curriculum(config, worker, tasks)
     except (Exception, SystemExit) as error:  # the environment's or the template's own code may raise anything
@@ -306,32 +306,36 @@ def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
 
 
 def _long_prompts(
-    config: Config, worker: TextEnvWorker, tasks: Sequence[int], members: Sequence[TextMixtureEnv]
+    config: Config,
+    worker: TextEnvWorker,
+    training: tuple[Sequence[int], Sequence[str]],
+    members: Sequence[TextMixtureEnv],
 ) -> list[Caveat]:
     """Find prompts of training and of evaluation that do not fit ``data.max_prompt_length``.
 
-    ``tasks``: of training, whose prompts are measured.
+    ``training``: tasks, and their prompts.
     """
     limit, positions = config.data.max_prompt_length, most_positions(config.policy)
-    measured = {"training": ("train", tasks)} if config.run.max_steps else {}
+    measured = {"training": training} if config.run.max_steps else {}
     if config.evaluation.size:
-        measured["evaluation"] = ("eval", _spread(worker.facts("eval"))[: config.evaluation.size])
+        held_out = _spread(worker.facts("eval"))[: config.evaluation.size]
+        measured["evaluation"] = (held_out, worker.prompts("eval", held_out))
     findings = []
-    for name, (split, own) in measured.items():
-        prompts = zip(own, worker.prompts(split, own), strict=True)
-        lengths = [len(members[task % len(members)].renderer.prompt(prompt)) for task, prompt in prompts]
+    for name, (tasks, prompts) in measured.items():
+        pairs = zip(tasks, prompts, strict=True)
+        lengths = [len(members[task % len(members)].renderer.prompt(prompt)) for task, prompt in pairs]
         long = [length for length in lengths if length > limit]
         if not long:
             continue
         everything, most = len(long) == len(lengths), max(long)
         meaning = "Training would have no prompt left" if everything else "They are dropped, never cut"
-        if split == "eval":
+        if name == "evaluation":
             meaning = "Their responses have less room, or none, and count as wrong then"
         fix = f"set data.max_prompt_length: {most}"
         if positions is not None and most + conversation_tokens(config) > positions:
             fix = f"the model sees at most {positions} tokens, so shorten them, or the responses"
         message = f"{len(long)} of {len(lengths)} {name} prompts are longer than data.max_prompt_length {limit}"
-        serious = everything and split == "train"
+        serious = everything and name == "training"
         findings.append(Caveat(serious, f"{message} (up to {most}).", f"{meaning}: {fix}.", "prompts"))
     return findings
 

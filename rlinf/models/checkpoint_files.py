@@ -162,10 +162,8 @@ def _header(file: Path) -> tuple[dict[str, object], int]:
         text = opened.read(size) if size < file.stat().st_size else b""
     try:
         tensors = {name: facts for name, facts in parse_json(text).items() if name != "__metadata__"}
-        ends = [facts["data_offsets"][1] for facts in tensors.values()]
-        return {name: (facts["dtype"], facts["shape"]) for name, facts in tensors.items()}, 8 + size + max(
-            ends, default=0
-        )
+        end = max((facts["data_offsets"][1] for facts in tensors.values()), default=0)
+        return {name: (facts["dtype"], facts["shape"]) for name, facts in tensors.items()}, 8 + size + end
     except (ValueError, TypeError, AttributeError, LookupError):
         return {}, 0
 

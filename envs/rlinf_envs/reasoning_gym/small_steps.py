@@ -217,7 +217,7 @@ def _divided_first(product: Calculation, divisor: Expression) -> Expression | No
 
 def _shortened(number: Fraction, numerator: Expression, denominator: Fraction) -> Calculation | None:
     """Bring a fraction to its lowest terms, if the number that it multiplies is a multiple of its denominator."""
-    if not isinstance(numerator, Fraction) or not denominator:
+    if not isinstance(numerator, Fraction):
         return None
     lowest = numerator / denominator
     if lowest.denominator in (1, denominator) or (number / lowest.denominator).denominator != 1:
@@ -234,7 +234,7 @@ def _part(fraction: Expression, number: Expression) -> Calculation | None:
         return None
     if numerator == 1:
         return Calculation("/", number, denominator)
-    if (numerator / denominator).denominator == 1 or not numerator:
+    if (numerator / denominator).denominator == 1:
         return None
     if (number / denominator).denominator == 1:
         return Calculation("*", numerator, Calculation("/", number, denominator))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from rlinf.base.packages import EXTRA_OF, install_command
+
+if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
 
 _MODULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"ALE/.+|\w+NoFrameskip-v\d+"), "ale_py"),
@@ -40,19 +44,24 @@ def registering_module(env_id: str) -> str | None:
     return next((module for pattern, module in _MODULES if pattern.fullmatch(env_id)), None)
 
 
+def _registered(name: str) -> list[EnvSpec]:
+    """List gymnasium's entries for the versions of a name, by version."""
+    import gymnasium
+
+    numbered = (gymnasium.registry.get(f"{name}-v{number}") for number in range(_VERSIONS))
+    return [spec for spec in numbered if spec is not None]
+
+
 def versions_instead(env_id: str) -> list[str]:
     """List the ids that differ from one that gymnasium does not make in their version alone, by version.
 
     >>> versions_instead("Hopper-v2"), versions_instead("CartPole-v1")
     (['Hopper-v4', 'Hopper-v5'], [])
     """
-    import gymnasium
-
     module, colon, bare = env_id.rpartition(":")
     name, mark, version = bare.rpartition("-v")
-    specs = (gymnasium.registry.get(f"{name}-v{number}") for number in range(_VERSIONS))
     # gymnasium has entries for what it has moved, which raise.
-    made = [spec.id for spec in specs if spec and not getattr(spec.entry_point, "__name__", "").startswith("_raise")]
+    made = [one.id for one in _registered(name) if not getattr(one.entry_point, "__name__", "").startswith("_raise")]
     return [f"{module}{colon}{other}" for other in made] if mark and version.isdigit() and bare not in made else []
 
 
@@ -65,8 +74,8 @@ def newest_version(env_id: str) -> str:
     import gymnasium
 
     module, colon, bare = env_id.rpartition(":")
-    made = [number for number in range(_VERSIONS) if f"{bare}-v{number}" in gymnasium.registry]
-    return f"{module}{colon}{bare}-v{made[-1]}" if made and bare not in gymnasium.registry else ""
+    made = _registered(bare)
+    return f"{module}{colon}{made[-1].id}" if made and bare not in gymnasium.registry else ""
 
 
 def made_id(env_id: str) -> str:
