@@ -5,10 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlinf.base.arguments import Parser, positive
 from rlinf.base.errors import UserError
 from rlinf.base.run_folders import no_run
+
+if TYPE_CHECKING:
+    from rlinf.train.evaluation.responses import ResponseFiles
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,22 +30,27 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--temperature", type=float, metavar="T", help="default 0 for one response a task, else 0.6")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N tasks")
     parser.add_argument("--out", metavar="DIR", help="of a bare model: where results go (default runs/eval_NAME)")
+    parser.add_argument("--responses", type=Path, metavar="FILE", help="JSONL for all responses, with their verdicts")
+    parser.add_argument("--correct", type=Path, metavar="FILE", help="JSONL for the correct ones, for sft.data")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace its keys")
     parser.add_argument("--set", action="append", default=[], metavar="key=value", help="override a configuration key")
     options = parser.parse_intermixed_args(list(arguments))
     overrides = [*options.overrides, *options.set]
+    from rlinf.train.evaluation.responses import ResponseFiles
+
+    files = ResponseFiles(options.responses, options.correct)
     if options.data is None and options.suite is None:
-        return _own_tasks(options, overrides)
+        return _own_tasks(options, overrides, files)
     from rlinf.train.evaluate_model import evaluate_model
     from rlinf.train.evaluation.chosen_data import Choice
 
     choice = Choice(options.data, options.suite, options.samples, options.temperature, options.limit)
     choice.path()  # before anything is loaded
-    evaluate_model(options.model, choice, overrides, step=options.step, out=options.out)
+    evaluate_model(options.model, choice, overrides, step=options.step, out=options.out, files=files)
     return 0
 
 
-def _own_tasks(options: argparse.Namespace, overrides: list[str]) -> int:
+def _own_tasks(options: argparse.Namespace, overrides: list[str], files: ResponseFiles) -> int:
     """Evaluate the held-out tasks that the run was evaluated on in training."""
     _require_run(options.model)
     named = {"samples": options.samples, "temperature": options.temperature, "size": options.limit}
@@ -50,7 +59,7 @@ def _own_tasks(options: argparse.Namespace, overrides: list[str]) -> int:
     overrides += [f"evaluation.{name}={value}" for name, value in named.items() if value is not None]
     from rlinf.train import evaluate_run
 
-    print(f"Run directory: {evaluate_run(options.model, overrides, step=options.step).run_dir}")
+    print(f"Run directory: {evaluate_run(options.model, overrides, step=options.step, files=files).run_dir}")
     return 0
 
 

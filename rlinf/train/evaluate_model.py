@@ -19,6 +19,7 @@ from rlinf.models.loading import PolicyError
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text import build_text_evaluator
 from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
+from rlinf.train.evaluation.responses import ResponseFiles
 from rlinf.train.evaluation.saved import save_evaluation
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.run import UNSAVED, RunResult, progress_display, require_extras, stopped_with
@@ -28,16 +29,22 @@ from rlinf.train.tracking.summary import show
 
 
 def evaluate_model(
-    model: str, choice: Choice, overrides: Sequence[str] = (), *, step: int | None = None, out: str | None = None
+    model: str,
+    choice: Choice,
+    overrides: Sequence[str] = (),
+    *,
+    step: int | None = None,
+    out: str | None = None,
+    files: ResponseFiles,
 ) -> RunResult:
     """Evaluate ``model`` (a Hugging Face folder, a hub name, or a run) on ``choice``; print, save and return it.
 
     Of a run, the checkpoint of ``step`` or the newest; the result goes into the run's `evaluations`. That of a
     bare model goes into ``out`` (`runs/eval_NAME`), a folder that `rlinf report` and `rlinf compare` read like a
-    run.
+    run. ``files``: where the responses are written, too.
 
     Raises:
-        UserError: there is no such model, checkpoint or data.
+        UserError: there is no such model, checkpoint or data, or ``files`` cannot be written.
     """
     location = run_of_checkpoint(Path(model))
     if location is None:
@@ -48,7 +55,7 @@ def evaluate_model(
             raise PolicyError(wrong.what)
         config = evaluation_config(model, choice, overrides, room=_positions(model))
         folder = Path(out or Path("runs") / f"eval_{Path(model).name}")
-        evaluation = _evaluate(config, f"{model} on {choice.label}")
+        evaluation = _evaluate(config, f"{model} on {choice.label}", files)
         path = _save_bare(folder, config, choice.label, evaluation)
         return _result(evaluation, folder, path)
     run, named = location
@@ -57,7 +64,7 @@ def evaluate_model(
     with _exported(stored_run(run, step if named is None else named)) as (result, policy):
         trained = load_stored(run / "config.yaml")
         config = evaluation_config(policy, choice, overrides, trained=trained, room=_positions(policy))
-        evaluation = _evaluate(config, f"step {result} of {run} on {choice.label}")
+        evaluation = _evaluate(config, f"step {result} of {run} on {choice.label}", files)
         _report_trained_questions(trained, config)
     saved: Path | None = None
     with naming_disk_errors(run), unless_read_only(run, print):
@@ -82,8 +89,9 @@ def _result(evaluation: Evaluation, folder: Path, path: Path | None) -> RunResul
     return RunResult(evaluation.metrics, folder)
 
 
-def _evaluate(config: Config, title: str) -> Evaluation:
+def _evaluate(config: Config, title: str, files: ResponseFiles) -> Evaluation:
     require_extras(config)
+    files.require(config)
     setup = ResolvedRun.of(config)
     with (
         stopped_with(UNSAVED),
@@ -101,6 +109,8 @@ def _evaluate(config: Config, title: str) -> Evaluation:
         for note in evaluation.notes:
             display.warn(note)
     show(display.console, {title: evaluation.metrics}, evaluation.samples)
+    for line in files.write(evaluation.responses):
+        display.print_line(line)
     return evaluation
 
 

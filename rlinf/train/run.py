@@ -31,6 +31,7 @@ from rlinf.train.assemble.learner_only import build_learner_graph
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.callbacks import Callback, StopAfter, require_callbacks
 from rlinf.train.evaluation.in_training import FirstEvaluations
+from rlinf.train.evaluation.responses import ResponseFiles
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import source_of
@@ -292,18 +293,24 @@ def run_sft(config: Config) -> RunResult:
     return run(dataclasses.replace(config, run=run_config))
 
 
-def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None = None) -> RunResult:
+def evaluate_run(
+    folder: str, overrides: Sequence[str] = (), *, step: int | None = None, files: ResponseFiles | None = None
+) -> RunResult:
     """Evaluate a checkpoint of a run directory again, the newest or that of ``step``; print, save and return it.
 
-    The evaluation before training is shown next to it only if both have the same settings.
+    The evaluation before training is shown next to it only if both have the same settings. ``files``: where responses
+    of a language model are written, too.
 
     Raises:
         RunDirectoryError: the folder is no run directory, or has no such checkpoint.
+        UserError: ``files`` cannot be written.
     """
+    files = files or ResponseFiles()
     refuse_while_importing("evaluation")
     path = Path(folder)
     directory = stored_run(path, step)
     config = load_stored(path / "config.yaml", overrides)
+    files.require(config)
     changed = changed_settings(load_stored(path / "config.yaml"), config)
     setup = ResolvedRun.of(config)
     with (
@@ -329,6 +336,8 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
         display.print_line("Other settings than those of the run's own evaluations: " + "; ".join(changed))
     with naming_disk_errors(path), unless_read_only(path, display.print_line):
         display.print_line(f"Saved, with its settings, as {save_evaluation(path, order, config, changed, evaluation)}")
+    for line in files.write(evaluation.responses):
+        display.print_line(line)
     return RunResult(evaluation.metrics, path)
 
 

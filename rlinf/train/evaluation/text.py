@@ -16,6 +16,7 @@ from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.schema import EvaluationConfig
 from rlinf.train.evaluation.changed_inputs import WrongAnswers, with_other_questions
 from rlinf.train.evaluation.outcomes import Outcome, TaskOutcome, rate_metrics
+from rlinf.train.evaluation.responses import GradedResponse
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Evaluation:
     """What is printed for the user."""
     outcomes: Sequence[Outcome] = ()
     """One for each task (simulators: start state), in their order: what two evaluations are compared by."""
+    responses: Sequence[GradedResponse] = ()
+    """Of text, in the order of the tasks."""
 
 
 class TextEvaluator:
@@ -56,7 +59,12 @@ class TextEvaluator:
             sample(row, self.rollout.rendered(row.task_id, row.prompt_text))
             for row in rows[: 3 * self.samples : self.samples]
         ]
-        return Evaluation(metrics, samples, notes=self._long_prompts(rows), outcomes=outcomes)
+        responses = [self._graded(row) for row in rows]
+        return Evaluation(metrics, samples, notes=self._long_prompts(rows), outcomes=outcomes, responses=responses)
+
+    def _graded(self, row: Row) -> GradedResponse:
+        renderer = self.rollout.renderer_of(row.task_id)
+        return GradedResponse.of(row, renderer.opening_messages(row.prompt_text), renderer.described_tools)
 
     def _long_prompts(self, rows: Sequence[Row]) -> list[str]:
         """Return what to print about prompts that take the room of their responses: those are cut, or empty."""

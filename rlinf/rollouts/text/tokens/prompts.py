@@ -112,18 +112,30 @@ class PromptRenderer:
     def _first_tokens(self, observation: str) -> tuple[int, ...]:
         return self.begun(self.opening(observation))
 
-    def opening(self, observation: str) -> str:
-        """Return the text of a conversation's first prompt."""
+    def opening_messages(self, observation: str) -> list[Message]:
+        """Return the messages of a conversation's first prompt; without a chat template one that has all its text."""
         # The instructions that the first observation lacks follow it.
         if self._tools and self._instructs and not self._takes_tools:
             observation = f"{observation}\n\n{described(self._tools)}"
         known = f"{self.system_prompt or ''}\n{observation}"
         if missing := [sentence for mark, sentence in self._instructions.items() if mark not in known]:
             observation = f"{observation}\n{' '.join(missing)}"
+        if self.system_prompt is None:
+            return [_message("user", observation)]
         if not self.chat:
-            return observation if self.system_prompt is None else f"{self.system_prompt}\n\n{observation}"
-        system = [] if self.system_prompt is None else [_message("system", self.system_prompt)]
-        messages = [*system, _message("user", observation)]
+            return [_message("user", f"{self.system_prompt}\n\n{observation}")]
+        return [_message("system", self.system_prompt), _message("user", observation)]
+
+    @property
+    def described_tools(self) -> Sequence[Mapping[str, Any]]:
+        """The tools that the chat template describes in the first prompt; none if words in it do."""
+        return self._tools if self._takes_tools else ()
+
+    def opening(self, observation: str) -> str:
+        """Return the text of a conversation's first prompt."""
+        messages = self.opening_messages(observation)
+        if not self.chat:
+            return str(messages[0]["content"])
         text = self._apply(messages, prompt=True, tools=self._tools)
         if (lost := left_out(text, messages)) is not None:
             fix = f"{self._system_key}: null" if lost["role"] == "system" else "data.chat_template: never"
@@ -131,7 +143,7 @@ class PromptRenderer:
                 f"data.chat_template: the tokenizer's template leaves the words of the {lost['role']} out "
                 f"({replaced(lost['content'], '')[:60]!r}). Set {fix}, or take a model with another template."
             )
-        if (wrong := rendered_before(observation, self.generation_prompt)) is not None:
+        if (wrong := rendered_before(messages[-1]["content"], self.generation_prompt)) is not None:
             raise ChatTemplateError(f"data.chat_template: {wrong}")
         return text
 

@@ -1,0 +1,168 @@
+"""Equal CPU time for more supervised steps, GRPO and rejection sampling, from one policy that solves gsm_symbolic.
+
+    python benchmarks/equal_compute.py --start RUN [--seeds 0,1,2] [--folder F] [--write]
+
+``--start`` is a run of `config/smollm2/gsm_symbolic.yaml` after its supervised steps. Each seed draws training problems
+that the start has not read; all answer the same held-out problems, greedily. ``sft``: worked solutions of the recipe's
+mixture at a fifth of its rate. ``grpo``: the recipe's eight prompts with eight responses, of gsm_symbolic alone and
+without its curriculum. ``rft`` (rejection sampling, arXiv:2308.01825): `rlinf eval --correct` with eight responses a
+problem, then supervised steps on the correct ones. The numbers of steps were set so that the three cost about the same;
+what they cost is in the record, start of the processes included. Intervals: of the mean over seeds of each problem's
+change (Student's t over problems). The folder keeps what ended: the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from records import ROOT, Figure, add_output, save
+from train_once import kept
+
+from rlinf.train.evaluation.intervals import mean_interval
+from rlinf.train.evaluation.outcomes import TaskOutcome
+from rlinf.train.evaluation.saved import read_evaluation
+
+RECIPE = ROOT / "config" / "smollm2" / "gsm_symbolic.yaml"
+PROBLEMS = "[{task: gsm_symbolic}]"
+NAMES = {"sft": "more supervised steps", "grpo": "GRPO", "rft": "rejection sampling"}
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one policy is trained further from the start."""
+
+    name: str
+    seed: int
+    start: Path
+    options: argparse.Namespace
+
+    @property
+    def run(self) -> Path:
+        return Path(self.options.folder) / f"{self.name}_{self.seed}"
+
+    def train(self) -> float:
+        """Train, and return the CPU-seconds of all processes."""
+        before = _cpu_seconds()
+        match self.name:
+            case "sft":
+                self._supervised(self.options.sft_steps)
+            case "grpo":
+                steps = (f"run.max_steps={self.options.grpo_steps}", "sft.steps=0", f"env.kwargs.tasks={PROBLEMS}")
+                rlinf("train", RECIPE, *self._shared, *steps, "data.curriculum=null")
+            case "rft":
+                self._supervised(self.options.rft_steps, f"sft.data={self._correct()}")
+        return _cpu_seconds() - before
+
+    @property
+    def _shared(self) -> tuple[str, ...]:
+        # Problems of another seed than the start's, and no evaluation on the clock.
+        fresh = (f"env.kwargs.seed={1000 + self.seed}", f"run.seed={self.seed}", "evaluation.size=0")
+        return (
+            f"run.dir={self.run}",
+            f"run.init_from={self.start}",
+            *fresh,
+            "checkpoint.every=0",
+            "checkpoint.export=false",
+        )
+
+    def _supervised(self, steps: int, *settings: str) -> None:
+        rate = (f"sft.steps={steps}", "sft.lr=1e-4", "sft.warmup_steps=5", "sft.evaluate_every=0")
+        rlinf("sft", RECIPE, *self._shared, *rate, *settings)
+
+    def _correct(self) -> Path:
+        """Sample eight responses to each training problem, and return the file of the correct ones."""
+        file = self.run.with_name(f"{self.run.name}.jsonl").absolute()
+        sampling = ("--samples", "8", "--temperature", "0.7", "--correct", str(file))
+        size = self.options.rft_problems
+        changes = (f"evaluation.size={size}", "evaluation.env_kwargs.split=train", f"evaluation.env_kwargs.size={size}")
+        rlinf("eval", self.start, *sampling, *changes, f"evaluation.env_kwargs.seed={1000 + self.seed}")
+        return file
+
+
+def rlinf(command: str, file: Path, *words: str) -> None:
+    """Run a command of `rlinf` in a process of its own, with one thread."""
+    quiet = ("cluster.backend=local", "cluster.threads_per_worker=1", "logging.progress=plain")
+    program = (sys.executable, "-m", "rlinf.cli", command, str(file), *words, *quiet)
+    subprocess.run(program, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=sys.stderr)
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def solved(run: Path, problems: int) -> dict[str, float]:
+    """Answer the held-out problems with the policy of a run, and return which it solves (1, else 0)."""
+    held_out = (f"evaluation.size={problems}", "evaluation.env_kwargs.seed=0")
+    rlinf("eval", run, *held_out)
+    found = [one for one in read_evaluation(run).outcomes if isinstance(one, TaskOutcome)]
+    return {one.task: one.share for one in found}
+
+
+def measured(way: Way) -> dict[str, Any]:
+    def measure() -> dict[str, Any]:
+        return {"cpu_seconds": way.train(), "solved": solved(way.run, way.options.problems)}
+
+    found: dict[str, Any] = kept(way.run.with_suffix(".json"), measure)
+    return found
+
+
+def figures(
+    start: dict[str, float], ways: Mapping[str, Sequence[dict[str, Any]]], seeds: tuple[int, ...]
+) -> list[Figure]:
+    """Return accuracy, its change and the cost of each way."""
+    found = [Figure("the start", "accuracy", round(mean(start.values()), 3), n=len(start))]
+    for name, runs in ways.items():
+        changes = [mean(run["solved"][task] for run in runs) - before for task, before in start.items()]
+        accuracies = [mean(run["solved"].values()) for run in runs]
+        each = ", ".join(f"{accuracy:.3f}" for accuracy in accuracies)
+        low, high = mean_interval(changes)
+        case, own = NAMES[name], {"n": len(start), "seeds": seeds[: len(runs)]}
+        found += [
+            Figure(case, "accuracy", round(mean(accuracies), 3), **own, remark=each),
+            Figure(case, "change", round(mean(changes), 3), interval=(round(low, 3), round(high, 3)), **own),
+            Figure(case, "CPU-seconds", round(mean(run["cpu_seconds"] for run in runs)), **own),
+        ]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--start", type=Path, required=True)
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--ways", default="sft,grpo,rft")
+    parser.add_argument("--problems", type=int, default=200, help="held-out ones")
+    parser.add_argument("--sft-steps", type=int, default=90)
+    parser.add_argument("--grpo-steps", type=int, default=5)
+    parser.add_argument("--rft-problems", type=int, default=56)
+    parser.add_argument("--rft-steps", type=int, default=36)
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "equal_compute")
+    add_output(parser, "equal_compute")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    ways: dict[str, list[dict[str, Any]]] = {name: [] for name in options.ways.split(",")}
+    seeds = tuple(map(int, options.seeds.split(",")))
+    unchanged = functools.partial(solved, options.start, options.problems)
+    start: dict[str, float] = kept(options.folder / "start.json", unchanged)
+    for seed in seeds:
+        for name, runs in ways.items():
+            runs.append(measured(Way(name, seed, options.start, options)))
+            print(name, seed, mean(runs[-1]["solved"].values()), runs[-1]["cpu_seconds"], flush=True)
+    found = figures(start, ways, seeds)
+    print(*found, sep="\n")
+    if options.write:
+        save(options.write, found, intervals="95%, Student's t over problems")
+
+
+if __name__ == "__main__":
+    main()
