@@ -25,12 +25,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from grpo_vs_trl import ENVIRONMENT, LABELS, PROMPTS, ROOT, TRL_PRETRAINED_SETTINGS, TRL_SETTINGS, cpu_seconds
-from records import Curves, Figure, add_output, save
+from records import Curves, Figure, add_output, over_seeds, save
 from train_once import kept
 
 RECIPE = ROOT / "config" / "smollm2" / "word_problems.yaml"
@@ -298,22 +298,18 @@ def points(course: Course) -> list[tuple[float, float]]:
 
 
 def figures(by_engine: Mapping[str, Mapping[int, Course]], tasks: int) -> list[Figure]:
-    """Return what each run needed, and means over the seeds of each engine."""
+    """Return what the runs of each engine needed: means over its seeds, with the smallest and the largest."""
     found = []
     for engine, runs in by_engine.items():
-        for seed, course in runs.items():
-            case, last = f"{LABELS[engine]}, seed {seed}", max(course.accuracy)
-            numbers = {
-                "CPU-seconds": round(seconds_to_goal(course)),
-                "CPU-seconds a step": round(course.cpu_s[-1] / len(course.cpu_s), 1),
-                "accuracy by step": None,
-            }
-            shown = ", ".join(f"{step}: {accuracy:.2f}" for step, accuracy in course.accuracy.items())
-            for name, value in numbers.items():
-                remark = shown if value is None else ""
-                if name == "CPU-seconds" and not course.reached:
-                    remark = f"in {last} steps, not there"
-                found.append(Figure(case, name, value, n=tasks, seeds=(seed,), remark=remark))
+        case, courses = LABELS[engine], list(runs.values())
+        needed = over_seeds(case, "CPU-seconds", [seconds_to_goal(one) for one in courses], digits=0, n=tasks)
+        missed = ", ".join(str(seed) for seed, course in runs.items() if not course.reached)
+        costs = [one.cpu_s[-1] / len(one.cpu_s) for one in courses]
+        found += [
+            replace(needed, seeds=tuple(runs), remark=f"not there: seed {missed}" if missed else ""),
+            replace(over_seeds(case, "CPU-seconds a step", costs, digits=1, n=tasks), seeds=tuple(runs)),
+            Figure(case, "steps", None, seeds=tuple(runs), remark=", ".join(str(max(one.accuracy)) for one in courses)),
+        ]
     return found
 
 
@@ -349,7 +345,7 @@ def main() -> None:
         curves = Curves(
             "held-out accuracy", "CPU-seconds of training", {name: runs for name, runs in drawn.items() if runs}
         )
-        save(options.write, found, intervals="", curves=curves)
+        save(options.write, found, intervals="smallest to largest of the seeds", curves=curves)
 
 
 if __name__ == "__main__":
