@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from rlinf.base.end_marks import without_end_marks
+from rlinf.base.published_end_marks import without_end_marks
 
 # HH-RLHF (arXiv:2204.05862) writes "\n\nHuman: ...\n\nAssistant: ...", Guanaco "### Human: ...### Assistant: ...".
 _TURN = {
