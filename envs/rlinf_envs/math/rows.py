@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from rlinf.base.published_end_marks import without_end_marks
 from rlinf.base.json_text import listed_messages, parse_json
+from rlinf.base.published_end_marks import without_end_marks
 from rlinf.data.picture_fields import field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, replaced
 from rlinf_envs.chat_rows import part_of, system_and_question

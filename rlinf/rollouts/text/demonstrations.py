@@ -18,9 +18,9 @@ from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
 from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
 from rlinf.rollouts.text.to_batch import imitation_batch
-from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.stop_texts import ended
+from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 from rlinf.schema import SftConfig
 
 _NOTE_CHARS = 160

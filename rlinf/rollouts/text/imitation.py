@@ -15,11 +15,11 @@ from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.tasks.order import TaskOrder
 from rlinf.rollouts.text.to_batch import imitation_batch
 from rlinf.rollouts.text.tokens.chat_template import rendered_before
-from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 from rlinf.rollouts.text.tokens.picture_tokens import left_out, rendered_with_pictures
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.stop_texts import ended
 from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of, opened_thoughts
+from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 
 _THOUGHTS = "these thoughts"
 _NAMES = ("name", "tool_call_id")

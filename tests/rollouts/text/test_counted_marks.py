@@ -6,12 +6,12 @@ import pytest
 from test_text_imitation import CHATML, taught, tokenizer
 
 from rlinf.datasets.conversation_rows import ConversationError, conversation_of
+from rlinf.rollouts.text.counted_marks import WrittenMarks, written_marks
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.demonstrations import _encoded
 from rlinf.rollouts.text.imitation import ConversationEncoder
-from rlinf.rollouts.text.counted_marks import WrittenMarks, written_marks
-from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 
 
 def marked(*rows: tuple[str, str], template: str | None = CHATML, chat_template: str = "auto") -> WrittenMarks:

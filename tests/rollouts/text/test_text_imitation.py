@@ -12,8 +12,8 @@ from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.demonstrations import _encoded
 from rlinf.rollouts.text.imitation import ConversationEncoder
-from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
