@@ -18,7 +18,7 @@ from rlinf.datasets.conversation_messages import (
     own_fields,
     text_message,
 )
-from rlinf.datasets.transcripts import rendered_messages, transcript_messages
+from rlinf.datasets.transcripts import instructed_messages, rendered_messages, transcript_messages
 
 MESSAGES = ("messages", "conversations", "conversation")
 _TEXT = "text"
@@ -104,8 +104,8 @@ def conversation_of(location: str, row: object, folder: Path | None = None) -> C
     columns = _columns(location, row, folder)
     listed = columns.take(MESSAGES)
     in_columns = all(any(columns.has(name) for name in names) for names in (PROMPTS, RESPONSES))
-    if listed is None and not in_columns and _are_messages(columns.row.get(_TEXT)):
-        listed = columns.take((_TEXT,))
+    if listed is None and not in_columns:
+        listed = columns.take([name for name in (_TEXT, "prompt") if _is_conversation(columns.row.get(name))])
     if listed is None and columns.has("0"):
         # Messages in columns 0, 1, ...: a row that is a list, as tables have it.
         names = [str(number) for number in range(len(columns.row)) if columns.has(str(number))]
@@ -155,7 +155,11 @@ def _columns(location: str, row: Mapping[Any, Any], folder: Path | None) -> _Col
     read |= {lower: read.pop(name) for lower, name in known.items()}
     read |= {name: rendered_messages(read[name]) for name in (*MESSAGES, _TEXT) if name in read}
     read |= {name: transcript_messages(read[name]) for name in _TRANSCRIPTS if name in read}
-    return _Columns(location, read, folder)
+    columns = _Columns(location, read, folder)
+    answered, prompted = (any(map(columns.has, names)) for names in (RESPONSES, PROMPTS))
+    instructed = (_TEXT, *(() if answered else ("prompt",)), *(() if prompted else (CHOSEN, REJECTED)))
+    read |= {name: instructed_messages(read[name]) for name in instructed if name in read}
+    return columns
 
 
 def _prompt_messages(columns: _Columns) -> list[Message]:
@@ -261,6 +265,11 @@ def _words(text: str) -> str:
 
 def _are_messages(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(message, Mapping) for message in value)
+
+
+def _is_conversation(value: object) -> bool:
+    """Whether a list of messages ends with an answer of the assistant."""
+    return _are_messages(value) and messages_of("", value)[-1].role == _ASSISTANT
 
 
 def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversation:

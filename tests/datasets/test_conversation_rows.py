@@ -271,9 +271,32 @@ def test_a_text_that_a_chat_template_wrote_is_a_conversation(text: str, expected
     assert turns({"text": text, "prompt": "1?", "response": "2"}) == [("user", "1?"), ("assistant", "2")]
 
 
-def test_a_text_without_known_roles_is_refused_with_what_to_write() -> None:
+@pytest.mark.parametrize("text", ["Add 3 and 4.\n7", "### Instruction:\nAdd 3 and 4.\n\n### Response:\n"])
+def test_a_text_without_known_roles_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(ConversationError, match="Its text shows no roles that are known: write columns prompt and"):
-        turns({"text": "### Instruction:\nAdd 3 and 4.\n\n### Response:\n7"})
+        turns({"text": text})
+
+
+ALPACA = "Below is a task.\n\n### Instruction:\nAdd.\n\n### Input:\n3 and 4\n\n### Response:\n"
+
+
+@pytest.mark.parametrize("column", ["text", "prompt"])
+def test_under_the_headings_of_alpaca_all_before_the_response_is_the_prompt(column: str) -> None:
+    assert turns({column: f"{ALPACA}7</s>\n"}) == [("user", ALPACA), ("assistant", "7")]
+    further = "### Instruction:\nSure?\n\n### Response:"
+    assert turns({column: f"{ALPACA}7\n\n{further}\nYes\n### A heading\nof Markdown"}) == [
+        ("user", ALPACA),
+        ("assistant", "7"),
+        ("user", further),
+        ("assistant", "Yes\n### A heading\nof Markdown"),
+    ]
+    assert turns({column: "### Question: 3 + 4?\n### Answer: 7"})[-1] == ("assistant", " 7")
+
+
+def test_a_prompt_with_headings_and_a_response_of_its_own_stays_a_prompt() -> None:
+    for prompt in (ALPACA, f"{ALPACA}7\n\n{ALPACA}"):
+        assert turns({"prompt": prompt, "response": "7"}) == [("user", prompt), ("assistant", "7")]
+    assert pair({"chosen": f"{ALPACA}7", "rejected": f"{ALPACA}8"}) == ([("user", ALPACA), ("assistant", "7")], "8")
 
 
 def test_names_of_columns_and_roles_count_in_any_case() -> None:
