@@ -327,3 +327,45 @@ def test_a_column_that_holds_nothing_is_named_as_such(row: dict[str, Any]) -> No
 def test_the_columns_of_pairs_count_in_any_case() -> None:
     chosen, rejected = pair_of("rows:1", {"Prompt": "3 + 4?", "Chosen": "7", "Rejected": "8"})
     assert (chosen.messages[-1].content, rejected.messages[-1].content) == ("7", "8")
+
+
+ARENA = {"conversation_a": [*PROMPT, *answer_messages("7")], "conversation_b": [*PROMPT, *answer_messages("8")]}
+OPENAI = {
+    "input": {"messages": PROMPT, "tools": [], "parallel_tool_calls": True},
+    "preferred_output": answer_messages("7"),
+    "non_preferred_output": answer_messages("8"),
+}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        OPENAI,
+        {"prompt": "3 + 4?", "response_0": "7", "response_1": "8", "better_response_id": 0, "safer_response_id": 1},
+        {"prompt": "3 + 4?", "response_0": "8", "response_1": "7", "better_response_id": "1"},
+        {"question": "3 + 4?", "response_j": "7", "response_k": "8"},
+        {"history": "3 + 4?", "human_ref_A": "8", "human_ref_B": "7", "labels": 0},
+        {**ARENA, "winner": "model_a"},
+        {"messages": TALK, "rejected_response": "8"},
+        {"messages": json.dumps(TALK), "rejected_response": "8"},
+    ],
+    ids=["openai", "saferlhf", "verdict as text", "stack exchange", "shp", "arena", "ms-swift", "ms-swift in a table"],
+)
+def test_published_layouts_of_preferences_are_pairs(row: dict[str, Any]) -> None:
+    assert pair(row) == ([("user", "3 + 4?"), ("assistant", "7")], "8")
+    if "rejected_response" not in row:
+        with pytest.raises(ConversationError, match="the row has a chosen and a rejected answer"):
+            turns(row)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({**ARENA, "winner": "tie"}, "winner is 'tie', which prefers no answer: leave such rows out"),
+        ({"messages": TALK, "rating": 4.5}, "rating rates one answer, so write a better and a worse one"),
+        ({"prompt": "3 + 4?", "completion": "7", "label": True}, "label rates one answer"),
+    ],
+)
+def test_rows_that_prefer_no_answer_are_no_pairs(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConversationError, match=words):
+        pair(row)
