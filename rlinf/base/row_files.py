@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from rlinf.base.file_kinds import mistaken
-from rlinf.base.json_text import parse_json
+from rlinf.base.json_text import RepeatedKeys, parse_json
 from rlinf.base.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parquet_rows
 from rlinf.base.table_json import orientation, rows_of
 
@@ -53,6 +53,8 @@ class Record:
     problem: str = ""
     folder: Path | None = None
     """The folder of its file, from which the row's names of files start; None for a row of no file."""
+    repeated: tuple[str, ...] = ()
+    """What is not read of a row that has keys twice: "answer (twice in the row: the last counts)"."""
 
 
 def is_row_file(file: Path) -> bool:
@@ -268,4 +270,5 @@ def _checked(row: Any, location: str) -> Record:
     if not isinstance(row, Mapping):
         listed = _IN_JSON if isinstance(row, list) else ""
         return Record(location, None, f"a row must be an object, got {type(row).__name__}{listed}")
-    return Record(location, row)
+    names = row.names if isinstance(row, RepeatedKeys) else ()
+    return Record(location, row, repeated=tuple(f"{name} (twice in the row: the last counts)" for name in names))
