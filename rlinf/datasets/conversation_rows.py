@@ -29,7 +29,8 @@ IMAGES = ("images", "image")
 PROMPTS = ("prompt", "question", "instruction", "problem", "query", "input")
 MATERIAL = ("input", "context", "query")
 """Behind the prompt proper, on a line of its own: Alpaca's ``input``, Dolly's ``context``."""
-RESPONSES = ("response", "completion", "output", "answer", "solution")
+RESPONSES = ("response", "completion", "output", "solution", "answer")
+"""A row with a solution and an answer (NuminaMath, MATH-500) has the final answer alone in the latter."""
 _REPEATED_IN_MESSAGES = ("prompt", "instruction", "input", "context")
 """If a row has whole messages, these columns must only repeat them; others are counted as unread."""
 SYSTEM = ("system", "system_prompt")

@@ -68,7 +68,7 @@ _RENDERED = (
     re.compile(r"<\|im_start\|>(\w+)\n"),
     re.compile(r"<\|start_header_id\|>(\w+)<\|end_header_id\|>"),
     re.compile(r"<start_of_turn>(\w+)\n"),
-    re.compile(r"<\|(system|user|assistant)\|>"),
+    re.compile(r"<\|(system|user|assistant|prompter)\|>"),
     re.compile(r"\[(/?INST)\]"),
 )
 """What opens a message in texts of ChatML, Llama 3, Gemma, Zephyr and Llama 2; the latter two ends are open."""

@@ -264,6 +264,7 @@ GEMMA = "<bos><start_of_turn>user\n3 + 4?<end_of_turn>\n<start_of_turn>model\n7<
         (f"<|begin_of_text|>{LLAMA3}", SUM),
         (ZEPHYR, SUM),
         (GEMMA, SUM[1:3]),
+        ("<|prompter|>3 + 4?<|endoftext|><|assistant|>7<|endoftext|>", SUM[1:3]),
     ],
 )
 def test_a_text_that_a_chat_template_wrote_is_a_conversation(text: str, expected: list[tuple[str, str]]) -> None:
@@ -302,8 +303,14 @@ def test_a_prompt_with_headings_and_a_response_of_its_own_stays_a_prompt() -> No
 def test_names_of_columns_and_roles_count_in_any_case() -> None:
     assert turns({"INSTRUCTION": "3 + 4?", "RESPONSE": "7"}) == [("user", "3 + 4?"), ("assistant", "7")]
     assert turns({"Prompt": "other", "prompt": "3 + 4?", "Response": "7"}) == [("user", "3 + 4?"), ("assistant", "7")]
-    talk = [{"role": "User", "content": "3 + 4?"}, {"from": "GPT", "value": "7"}]
+    talk = [{"role": "User", "content": "3 + 4?"}, {"from": "Chatbot", "value": "7"}]
     assert turns({"messages": talk}) == [("user", "3 + 4?"), ("assistant", "7")]
+
+
+def test_a_solution_is_imitated_and_not_the_final_answer_alone() -> None:
+    row = {"problem": "3 + 4?", "answer": "7", "solution": "3 + 4 is 7."}
+    assert turns(row) == [("user", "3 + 4?"), ("assistant", "3 + 4 is 7.")]
+    assert turns({**row, "solution": None}) == [("user", "3 + 4?"), ("assistant", "7")]
 
 
 def test_half_a_character_is_named_with_its_row() -> None:
