@@ -17,8 +17,7 @@ from rlinf.data.pictures import PictureError, replaced
 from rlinf_envs.chat_rows import part_of, system_and_question
 from rlinf_envs.datasets import UNREAD, Record, counted
 from rlinf_envs.errors import DatasetError
-from rlinf_envs.extraction import last_hashes, without_thoughts
-from rlinf_envs.math.final_answer import boxed_answer
+from rlinf_envs.math.final_answer import reference_answer, solved_answer
 from rlinf_envs.math.references import doubts_about
 from rlinf_envs.spaces import MAX_CHARS
 from rlinf_envs.tasks import Task
@@ -332,16 +331,9 @@ def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
 
 def _final(written: str, name: str) -> str:
     """Extract the answer: GSM8K writes it behind ``####``, MATH into the box, or boxes in a row, of its solution."""
-    text = without_thoughts(written)
-    result = last_hashes(text)
-    if result is None:
-        result = boxed_answer(text)
-    if result is None and name.rsplit(".", 1)[-1] == "solution":
+    if name.rsplit(".", 1)[-1] == "solution" and solved_answer(written) is None:
         raise _BrokenRow(f"the {name} has neither a \\boxed{{...}} nor a #### line, so there is no final answer")
-    result = (written if result is None else result).strip()
-    if not result:
-        raise _BrokenRow(f"the final answer in {name} is blank")
-    return result
+    return reference_answer(written)
 
 
 def _worked(value: Any, answer: str) -> bool:

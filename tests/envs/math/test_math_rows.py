@@ -184,6 +184,11 @@ def test_notes_list_columns_repetitions_and_rows_left_out() -> None:
     assert str(notes["rows left out"]).startswith("no answer field")
 
 
+def test_an_answer_in_words_is_read_out_of_its_sentence() -> None:
+    (task,) = read({"question": "q", "answer": "3 and 4 are 7. The answer is 7."}).tasks
+    assert (task.answer, task.solution) == ("7", "3 and 4 are 7. The answer is 7.")
+
+
 def test_notes_count_keys_that_a_row_has_twice(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(
         '{"question": "3 + 4?", "answer": "7"}\n{"question": "q", "answer": "6", "answer": "7"}\n'
