@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rlinf.base.parquet_rows import MAX_ROWS
@@ -12,6 +12,10 @@ from rlinf.base.row_files import RowFileError
 from rlinf.base.row_sources import EVALUATION, TRAINING, split_readers
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.suggest import unknown
+
+UNREAD = "columns that are not read"
+"""The label of a note on rows."""
+_LISTED = 12
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,13 @@ def select(path: str, split: str | None, subset: str | None = None) -> Selection
     if whole is not None and not own_eval and split in ("train", "eval"):
         return Selection(_bounded(whole(), path), by_hash=True)
     raise DatasetError(f"{path}: " + unknown("split", str(split), {*filter(None, readers), "train", "eval"}))
+
+
+def counted(counts: Mapping[str, int], everywhere: int) -> str:
+    """Names with their counts, the commonest first; a name that ``everywhere`` rows have stands alone."""
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    shown = [name if count == everywhere else f"{name} ({count:,})" for name, count in ranked[:_LISTED]]
+    return ", ".join(shown) + (", ..." if len(ranked) > _LISTED else "")
 
 
 def _bounded(records: Iterator[Record], path: str) -> Iterator[Record]:

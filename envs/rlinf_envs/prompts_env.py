@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -83,7 +84,9 @@ class PromptsEnv(ListedQuestions):
         selection = datasets.select(path, split, subset)
         tasks: list[Task] = []
         self.complaints: list[str] = []
+        repeated = Counter[str]()
         for record in selection.records:
+            repeated.update(record.repeated)
             task = _task(record, fields, Path(path).stem)
             if isinstance(task, Task):
                 tasks.append(task)
@@ -96,6 +99,8 @@ class PromptsEnv(ListedQuestions):
         held_out = (_task(record, held_out_fields, "") for record in selection.held_out)
         tasks = without(tasks, {question_key(one.question) for one in held_out if isinstance(one, Task)})
         self.data_notes: dict[str, int | str] = {}
+        if repeated:
+            self.data_notes[datasets.UNREAD] = datasets.counted(repeated, 0)
         if len(tasks) < len(read):
             self.data_notes[LEFT_OUT] = len(read) - len(tasks)
         if selection.by_hash:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from typing import Any
 
 _MESSAGES = re.compile(r"\s*\[\s*\{\s*['\"](?:role|from|content|value)['\"]\s*:")
@@ -24,14 +25,27 @@ class TooDeep(ValueError):
     """JSON whose brackets are nested too deeply."""
 
 
+class RepeatedKeys(dict[str, Any]):
+    """An object of JSON that has keys twice, of which the last counts."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.names = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+
+
 def parse_json(text: str | bytes) -> Any:
-    """Parse the value of a JSON text.
+    """Parse the value of a JSON text. Objects with a key twice are :class:`RepeatedKeys`.
 
     Raises:
         ValueError: it is no JSON, no UTF-8, has numbers of over 4,300 digits, or is nested too deeply (TooDeep).
     """
     check_depth(text)
-    return json.loads(text)
+    return json.loads(text, object_pairs_hook=_object)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    return result if len(result) == len(pairs) else RepeatedKeys(pairs)
 
 
 def listed_messages(value: Any) -> Any:

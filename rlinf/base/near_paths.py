@@ -13,6 +13,10 @@ def near_path(path: Path) -> str:
     hub = re.match(r"(?:https?:/+(?:www\.)?huggingface\.co/+|hf:/+)(?:datasets/|models/)?([\w.-]+/[\w.-]+)", text)
     if hub is not None:
         return f"Write {hub.group(1)} for what the hub has under that name."
+    if path.is_symlink():
+        return f"It is a link to {path.readlink()}, which does not exist."
+    if text.startswith("file:/"):
+        return f"Write /{text.removeprefix('file:').lstrip('/')}: the path alone."
     if re.match(r"[a-z0-9+]+:/", text):
         return "It is an address: download the file, or write a data set of the hub as OWNER/NAME."
     if "$" in text:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from rlinf.base.file_kinds import mistaken
-from rlinf.base.json_text import parse_json
+from rlinf.base.json_text import RepeatedKeys, parse_json
 from rlinf.base.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parquet_rows
 from rlinf.base.table_json import orientation, rows_of
 
@@ -53,6 +53,8 @@ class Record:
     problem: str = ""
     folder: Path | None = None
     """The folder of its file, from which the row's names of files start; None for a row of no file."""
+    repeated: tuple[str, ...] = ()
+    """What is not read of a row that has keys twice: "answer (twice in the row: the last counts)"."""
 
 
 def is_row_file(file: Path) -> bool:
@@ -134,12 +136,12 @@ def _no_json(error: Exception) -> str:
     """Why a text could not be read: broken JSON, other bytes than UTF-8, numbers or nesting beyond any use."""
     if isinstance(error, json.JSONDecodeError):
         fix, rest = "", error.doc[error.pos :].lstrip()
-        if error.msg == _PYTHONS:
+        if rest[:1] in ("]", "}") and error.doc[: error.pos].rstrip().endswith(","):
+            fix = " (take out the comma before it)"
+        elif error.msg == _PYTHONS:
             fix = " (Python's own notation is none: write rows with json.dumps)"
         elif error.msg == "Extra data" and rest[:1] in (",", "{"):
             fix = " (one row stands on each line, with nothing behind it)"
-        elif rest[:1] in ("]", "}") and error.doc[: error.pos].rstrip().endswith(","):
-            fix = " (take out the comma before it)"
         return f"no valid JSON: {error.msg} at column {error.colno}{fix}"
     if isinstance(error, UnicodeDecodeError):
         return f"no text in UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start}): save the file as UTF-8"
@@ -230,7 +232,7 @@ def _header(cells: list[str], file: Path, delimiter: str) -> list[str]:
     names = [cell.strip() for cell in cells]
     if len(set(names)) < len(names) or not all(names[1:] or names):
         raise RowFileError(f"{file}:1: the first line must name each column, once; it has {', '.join(names)}")
-    other = next((mark for mark in (";", "\t", ",") if mark != delimiter and mark in cells[0]), None)
+    other = next((mark for mark in (";", "\t", ",", "|") if mark != delimiter and mark in cells[0]), None)
     if len(names) == 1 and other is not None:
         raise RowFileError(f"{file}:1: cells are separated by {other!r}: write {delimiter!r} between them")
     return names
@@ -268,4 +270,5 @@ def _checked(row: Any, location: str) -> Record:
     if not isinstance(row, Mapping):
         listed = _IN_JSON if isinstance(row, list) else ""
         return Record(location, None, f"a row must be an object, got {type(row).__name__}{listed}")
-    return Record(location, row)
+    names = row.names if isinstance(row, RepeatedKeys) else ()
+    return Record(location, row, repeated=tuple(f"{name} (twice in the row: the last counts)" for name in names))

@@ -38,7 +38,7 @@ def conversation_findings(config: Config) -> tuple[list[Caveat], list[str]]:
     Raises whatever a reader or a chat template raises.
     """
     from rlinf.datasets.conversation_files import read_answers, unread_columns, unread_splits
-    from rlinf.rollouts.text.end_marks import written_marks
+    from rlinf.rollouts.text.counted_marks import written_marks
     from rlinf.rollouts.text.imitation import ConversationEncoder
     from rlinf.train.assemble.conversations import policy_reader
     from rlinf.train.assemble.supervised import supervised_data
@@ -77,7 +77,7 @@ def conversation_findings(config: Config) -> tuple[list[Caveat], list[str]]:
         message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {sft.max_tokens}."
         findings.append(Caveat(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
     if len(rows) + len(others) <= _WHOLE and not any(finding.serious for finding in findings):
-        supervised_data(config, tokenizer)
+        supervised_data(config, tokenizer, marks)
     longest = max(map(len, encoded))
     needed = rank_memory(config, longest * sft.batch_size)
     if needed:

@@ -153,9 +153,9 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
 
 def _marked(tasks: Sequence[int], prompts: Sequence[str], renderers: Sequence[PromptRenderer]) -> list[Caveat]:
     """Report system prompts, and prompts of tasks, whose own words have a mark that closes or opens messages."""
-    from rlinf.rollouts.text.tokens.end_marks import EndMarks
+    from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 
-    known = {one: EndMarks(one) for one in dict.fromkeys(renderers)}
+    known = {one: TokenizerMarks(one) for one in dict.fromkeys(renderers)}
     meaning = "The policy reads it as a mark between messages: take it out of the words."
     systems = {mark: None for one in known if (mark := known[one].inside(one.system_prompt or ""))}
     findings = [Caveat(False, f"the system prompt has {mark} in its words.", meaning, "prompts") for mark in systems]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from rlinf.base.errors import UserError
@@ -44,7 +45,10 @@ def read_conversations(path: str, split: Split = "train") -> list[Conversation]:
         ConversationError: a row is none of these, or has no answer of the assistant to imitate.
         UserError: there is no such file, or nothing in it.
     """
-    results = [conversation_of(record.location, record.row, record.folder) for record in _records(path, split)]
+    results = [
+        _with_repeated(conversation_of(record.location, record.row, record.folder), record)
+        for record in _records(path, split)
+    ]
     if not results:
         raise UserError(f"{path} holds no conversations")
     return results
@@ -65,10 +69,17 @@ def read_pairs(path: str, split: Split = "train") -> list[tuple[Conversation, Co
         ConversationError: a row has no two answers, or answers to different prompts.
         UserError: there is no such file, or nothing in it.
     """
-    results = [pair_of(record.location, record.row, record.folder) for record in _records(path, split)]
+    results = []
+    for record in _records(path, split):
+        chosen, rejected = pair_of(record.location, record.row, record.folder)
+        results.append((_with_repeated(chosen, record), _with_repeated(rejected, record)))
     if not results:
         raise UserError(f"{path} holds no pairs")
     return results
+
+
+def _with_repeated(one: Conversation, record: Record) -> Conversation:
+    return replace(one, unread=(*one.unread, *record.repeated)) if record.repeated else one
 
 
 def unread_columns(rows: list[tuple[Conversation, ...]]) -> dict[str, int]:

@@ -16,8 +16,8 @@ from rlinf.data.pictures import PictureError
 _ASSISTANT = "assistant"
 # The words of ShareGPT, LLaMA-Factory, LangChain and Gemma for the roles that chat templates have.
 _ROLES = {
-    **dict.fromkeys(("gpt", "bot", "chatgpt", "bing", "bard", "ai", "model"), _ASSISTANT),
-    **{"human": "user", "observation": "tool", "function": "tool"},
+    **dict.fromkeys(("gpt", "bot", "chatbot", "chatgpt", "bing", "bard", "ai", "model"), _ASSISTANT),
+    **{"human": "user", "prompter": "user", "observation": "tool", "function": "tool"},
 }
 _CHAT_ROLES = ("system", "developer", "user", _ASSISTANT, "tool")
 _CALL_ROLE = "function_call"

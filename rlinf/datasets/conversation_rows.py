@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +19,8 @@ from rlinf.datasets.conversation_messages import (
     own_fields,
     text_message,
 )
-from rlinf.datasets.transcripts import rendered_messages, transcript_messages
+from rlinf.datasets.preference_columns import CHOSEN, REJECTED, rating_of, with_pair
+from rlinf.datasets.transcripts import instructed_messages, rendered_messages, transcript_messages
 
 MESSAGES = ("messages", "conversations", "conversation")
 _TEXT = "text"
@@ -27,12 +29,12 @@ IMAGES = ("images", "image")
 PROMPTS = ("prompt", "question", "instruction", "problem", "query", "input")
 MATERIAL = ("input", "context", "query")
 """Behind the prompt proper, on a line of its own: Alpaca's ``input``, Dolly's ``context``."""
-RESPONSES = ("response", "completion", "output", "answer", "solution")
+RESPONSES = ("response", "completion", "output", "solution", "answer")
+"""A row with a solution and an answer (NuminaMath, MATH-500) has the final answer alone in the latter."""
 _REPEATED_IN_MESSAGES = ("prompt", "instruction", "input", "context")
 """If a row has whole messages, these columns must only repeat them; others are counted as unread."""
 SYSTEM = ("system", "system_prompt")
 HISTORY, TOOLS = "history", ("tools", "functions")
-CHOSEN, REJECTED = "chosen", "rejected"
 _ASSISTANT = "assistant"
 _NAMES = frozenset(
     (*MESSAGES, *IMAGES, *PROMPTS, *MATERIAL, *RESPONSES, *SYSTEM, *TOOLS, _TEXT, HISTORY, CHOSEN, REJECTED)
@@ -104,8 +106,8 @@ def conversation_of(location: str, row: object, folder: Path | None = None) -> C
     columns = _columns(location, row, folder)
     listed = columns.take(MESSAGES)
     in_columns = all(any(columns.has(name) for name in names) for names in (PROMPTS, RESPONSES))
-    if listed is None and not in_columns and _are_messages(columns.row.get(_TEXT)):
-        listed = columns.take((_TEXT,))
+    if listed is None and not in_columns:
+        listed = columns.take([name for name in (_TEXT, "prompt") if _is_conversation(columns.row.get(name))])
     if listed is None and columns.has("0"):
         # Messages in columns 0, 1, ...: a row that is a list, as tables have it.
         names = [str(number) for number in range(len(columns.row)) if columns.has(str(number))]
@@ -114,12 +116,11 @@ def conversation_of(location: str, row: object, folder: Path | None = None) -> C
     if listed is not None:
         messages = messages_of(location, listed, folder=folder)
         _require_all_read(columns, messages, _REPEATED_IN_MESSAGES)
+    elif not in_columns:
+        raise _missing(columns, RESPONSES if any(map(columns.has, PROMPTS)) else PROMPTS)
     else:
         # Build the messages of a row with a prompt and a response.
-        prompt = _prompt_messages(columns)
-        response = columns.take(RESPONSES)
-        if response is None:
-            raise _missing(columns, RESPONSES)
+        prompt, response = _prompt_messages(columns), columns.take(RESPONSES)
         if columns.row.get("label") is False:
             raise ConversationError(
                 f"{location}: label is false, which marks a bad answer: leave such rows out to imitate"
@@ -133,11 +134,17 @@ def pair_of(location: str, row: object, folder: Path | None = None) -> tuple[Con
 
     Raises ConversationError if a row has no two answers to one prompt.
     """
+    try:
+        row = with_pair(row) if isinstance(row, Mapping) else row
+    except ValueError as error:
+        raise ConversationError(f"{location}: {error}") from error
     both = [_columns(location, row, folder) for _ in range(2)] if isinstance(row, Mapping) else []
     if any(one.row.get(CHOSEN) is None or one.row.get(REJECTED) is None for one in both) or not both:
-        known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
+        columns = row if isinstance(row, Mapping) else {}
+        known = ", ".join(map(str, columns)) if isinstance(row, Mapping) else type(row).__name__
         raise ConversationError(
             f"{location}: sft.loss: dpo reads pairs, with {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}"
+            f"{rating_of(columns)}"
         )
     chosen, rejected = (_preferred(columns, name) for columns, name in zip(both, (CHOSEN, REJECTED), strict=True))
     if chosen.messages[:-1] != rejected.messages[:-1]:
@@ -155,15 +162,17 @@ def _columns(location: str, row: Mapping[Any, Any], folder: Path | None) -> _Col
     read |= {lower: read.pop(name) for lower, name in known.items()}
     read |= {name: rendered_messages(read[name]) for name in (*MESSAGES, _TEXT) if name in read}
     read |= {name: transcript_messages(read[name]) for name in _TRANSCRIPTS if name in read}
-    return _Columns(location, read, folder)
+    columns = _Columns(location, read, folder)
+    answered, prompted = (any(map(columns.has, names)) for names in (RESPONSES, PROMPTS))
+    instructed = (_TEXT, *(() if answered else ("prompt",)), *(() if prompted else (CHOSEN, REJECTED)))
+    read |= {name: instructed_messages(read[name]) for name in instructed if name in read}
+    return columns
 
 
 def _prompt_messages(columns: _Columns) -> list[Message]:
     """Messages before the answer: system prompt, history, and the prompt with its material."""
     location = columns.location
     prompt = columns.take(PROMPTS)
-    if prompt is None:
-        raise _missing(columns, PROMPTS)
     if isinstance(prompt, list):
         prompt = messages_of(location, prompt, imitated=False, folder=columns.folder)
     else:
@@ -263,6 +272,11 @@ def _are_messages(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(message, Mapping) for message in value)
 
 
+def _is_conversation(value: object) -> bool:
+    """Whether a list of messages ends with an answer of the assistant."""
+    return _are_messages(value) and messages_of("", value)[-1].role == _ASSISTANT
+
+
 def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversation:
     """Add the row's system prompt and tools to the conversation. Raises ConversationError if nothing is imitated."""
     location = columns.location
@@ -315,8 +329,11 @@ def _tools(location: str, value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _missing(columns: _Columns, names: Sequence[str]) -> ConversationError:
-    if columns.has(CHOSEN) and columns.has(REJECTED):
-        return ConversationError(f"{columns.location}: the row has {CHOSEN} and {REJECTED}: set sft.loss: dpo")
+    with contextlib.suppress(ValueError):
+        if {CHOSEN, REJECTED} <= with_pair(columns.row).keys():
+            return ConversationError(
+                f"{columns.location}: the row has a {CHOSEN} and a {REJECTED} answer: set sft.loss: dpo"
+            )
     if blank := [name for name in names if name in columns.row]:
         return ConversationError(f"{columns.location}: {blank[0]} holds nothing: take the row out, or fill it in")
     fields = [f"{name}{did_you_mean(str(name), (*MESSAGES, *names))}" for name in columns.row]

@@ -1,4 +1,4 @@
-"""Conversations written as one text, with the roles' names in it: of widely used data sets, and of chat templates."""
+"""Conversations written as one text, with the roles' names or headings in it: of data sets, and of chat templates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from rlinf.base.end_marks import without_end_marks
+from rlinf.base.published_end_marks import without_end_marks
 
 # HH-RLHF (arXiv:2204.05862) writes "\n\nHuman: ...\n\nAssistant: ...", Guanaco "### Human: ...### Assistant: ...".
 _TURN = {
@@ -37,11 +37,38 @@ def transcript_messages(value: Any) -> Any:
     return turns if contents[-1] else turns[:-1]
 
 
+_INSTRUCTED = re.compile(r"^###\s*(?:Instruction|Question|User|Input):", re.MULTILINE)
+_ANSWERED = re.compile(r"^###\s*(?:Response|Answer|Assistant|Output):(?:[ \t]*\n)?", re.MULTILINE)
+
+
+def instructed_messages(value: Any) -> Any:
+    """Return the messages of a text under Alpaca's headings: prompts to the letter, answers from ``### Response:`` on.
+
+    All else, and a prompt without its answer, is returned as it is.
+
+    >>> [one["content"] for one in instructed_messages("### Question: 2 + 2?\\n### Answer: 4")]
+    ['### Question: 2 + 2?\\n### Answer:', ' 4']
+    """
+    if not isinstance(value, str):
+        return value
+    turns, start, opening = list[dict[str, str]](), 0, _INSTRUCTED.search(value)
+    while opening is not None and (answered := _ANSWERED.search(value, opening.end())) is not None:
+        opening = _INSTRUCTED.search(value, answered.end())
+        end = len(value) if opening is None else opening.start()
+        prompt, answer = value[start : answered.end()], without_end_marks(value[answered.end() : end]).rstrip()
+        turns += [
+            {"role": "user", "content": prompt.strip() if start else prompt},
+            {"role": "assistant", "content": answer},
+        ]
+        start = end
+    return turns if opening is None and turns and turns[-1]["content"].strip() else value
+
+
 _RENDERED = (
     re.compile(r"<\|im_start\|>(\w+)\n"),
     re.compile(r"<\|start_header_id\|>(\w+)<\|end_header_id\|>"),
     re.compile(r"<start_of_turn>(\w+)\n"),
-    re.compile(r"<\|(system|user|assistant)\|>"),
+    re.compile(r"<\|(system|user|assistant|prompter)\|>"),
     re.compile(r"\[(/?INST)\]"),
 )
 """What opens a message in texts of ChatML, Llama 3, Gemma, Zephyr and Llama 2; the latter two ends are open."""

@@ -129,7 +129,7 @@ class SftConfig:
     data: str | None = key(None, example="demonstrations.jsonl", read_by=TEXT)
     """Text: a JSONL, JSON or Parquet file, or a folder of them (of its split for training), of prompt/response pairs or
     chat `messages`; answers of the assistant are imitated to the letter, everything else is context. An end mark behind
-    an answer is the one that it gets, and one inside is refused. null: the environment's demonstrations."""
+    an answer is the one that it gets, and one inside is taught as letters. null: the environment's demonstrations."""
     loss: Literal["imitation", "dpo"] = key("imitation", read_by=TEXT)
     """Text: what is made of `sft.data`. `imitation` raises the likelihood of its answers; `dpo` (arXiv:2305.18290) that
     of a row's `chosen` answer against its `rejected` one, both measured against the policy before the first step."""

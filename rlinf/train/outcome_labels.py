@@ -24,12 +24,14 @@ _AT_ONCE = 512
 class Fit:
     """How the values are trained, and which advantages count."""
 
-    steps: int = 1500
-    batch_size: int = 64
-    lr: float = 1e-3
-    share: float = 0.4
-    lookahead: int = 0
-    seed: int = 0
+    steps: int
+    batch_size: int
+    lr: float
+    share: float
+    """Of positive frames."""
+    lookahead: int
+    """Frames ahead, after which an expected value stands for the rest; 0: to the end of the episode."""
+    seed: int
 
 
 @dataclass(frozen=True)

@@ -47,3 +47,10 @@ def test_what_is_no_json_is_a_value_error_however_long() -> None:
         with pytest.raises(ValueError, match=r"line 1|nested"):
             parse_json(text)
     assert time.process_time() - began < 5.0
+
+
+def test_an_object_with_a_key_twice_names_it() -> None:
+    parsed = parse_json('{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}')
+    assert parsed == {"a": 3, "b": {"c": 2}}
+    assert (parsed.names, parsed["b"].names) == (["a"], ["c"])
+    assert type(parse_json('{"a": {"b": 1}}')) is dict

@@ -19,6 +19,8 @@ def test_the_nearest_name_of_the_folder_is_proposed(tmp_path: Path) -> None:
     (tmp_path / "Train.jsonl").write_text("{}")
     assert near_path(tmp_path / "trian.jsonl") == f"Did you mean {tmp_path / 'Train.jsonl'}?"
     assert near_path(tmp_path / "x") == f"Give the path of something in {tmp_path}."
+    (tmp_path / "link.jsonl").symlink_to("gone.jsonl")
+    assert near_path(tmp_path / "link.jsonl") == "It is a link to gone.jsonl, which does not exist."
     assert near_path(tmp_path / "no" / "x").startswith(f"There is no folder {tmp_path / 'no'} here; paths start at")
 
 
@@ -26,6 +28,7 @@ def test_the_nearest_name_of_the_folder_is_proposed(tmp_path: Path) -> None:
     ("path", "words"),
     [
         ("https://a.b/c.jsonl", "an address"),
+        ("file:///data/a.jsonl", "Write /data/a.jsonl: the path alone."),
         ("https://huggingface.co/datasets/openai/gsm8k/tree/main", "Write openai/gsm8k"),
         ("hf://Qwen/Qwen2.5-0.5B", "Write Qwen/Qwen2.5-0.5B"),
         ("$DATA/c.jsonl", r"${oc.env:NAME}"),

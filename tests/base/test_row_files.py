@@ -65,6 +65,8 @@ def test_a_row_that_is_a_list_of_messages_is_numbered(tmp_path: Path) -> None:
     ("name", "content", "words"),
     [
         ("a.csv", b"question;answer\n1?;2\n", r"a\.csv:1: cells are separated by ';'"),
+        ("a.csv", b"question|answer\n1?|2\n", r"a\.csv:1: cells are separated by '\|'"),
+        ("a.json", b'{"a": 1,}\n', r"a\.json:1: no valid JSON: .* \(take out the comma before it\)"),
         ("a.csv", b"question,question\n1,2\n", r"a\.csv:1: the first line must name each column, once"),
         ("a.csv", b"question,answer\n1,\xff\n", r"a\.csv:2: no readable table in UTF-8"),
         ("a.jsonl.gz", gzip.compress(LINES, mtime=0)[:-9], r"a\.jsonl\.gz: no whole gzip file"),

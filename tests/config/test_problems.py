@@ -56,6 +56,13 @@ WRONG = [
     ("algorithm: {reward_norm: grup}", "algorithm.reward_norm must be", "Did you mean group?"),
     ("algorithm: {adv_type: grop}", "algorithm.adv_type: grop does not exist", "Did you mean grpo?"),
     ("algorithm: {loss_type: act}", "algorithm.loss_type: act does not exist", "Did you mean actor?"),
+    (
+        "algorithm: {loss_type: dapo}",
+        "algorithm.loss_type: dapo does not exist",
+        "Write adv_type: grpo, loss_type: actor, clip_",
+    ),
+    ("algorithm: {adv_type: GRPO}", "algorithm.adv_type: GRPO does not exist", "Did you mean grpo?"),
+    ("rollout: {n: 8}", "rollout.n is not a key", "What verl calls n is algorithm.group_size here."),
     ("algorithm: {loss_agg_func: token_mean}", "loss_agg_func: token_mean does not exist", "Did you mean token-mean?"),
     ("algorithm: {num_minibatches: 3}", "does not divide the 256 rows of a step", "use 2 or 4."),
     ("algorithm: {num_minibatches: 256}\nlearner: {num_workers: 2}", "learner.num_workers 2 is more", "at most 1"),

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from rlinf.datasets.conversation_files import read_answers, read_conversations, read_pairs, unread_splits
+from rlinf.datasets.conversation_files import (
+    read_answers,
+    read_conversations,
+    read_pairs,
+    unread_columns,
+    unread_splits,
+)
 from rlinf.datasets.conversation_rows import ConversationError, conversation_of
 
 
@@ -93,3 +99,15 @@ def test_arguments_that_a_call_does_not_have_are_not_taught_as_null(tmp_path: Pa
     }
     assert taught["rows.parquet"] == [{"word": "a"}, {"size": 2}]
     assert taught["rows.jsonl"] == [{"word": "a", "note": None}, {"size": 2}]  # JSON has an explicit null
+
+
+def test_keys_that_a_row_has_twice_are_counted(tmp_path: Path) -> None:
+    row = '{"prompt": "1?", "response": "2", "response": "3"}'
+    for name, text in (("rows.jsonl", f"{row}\n{row}\n"), ("rows.json", f"[{row}, {row}]")):
+        (tmp_path / name).write_text(text)
+        rows = read_answers(str(tmp_path / name), pairs=False)
+        assert rows[0][0].messages[-1].content == "3"
+        assert unread_columns(rows) == {"response (twice in the row: the last counts)": 2}
+    (tmp_path / "pairs.jsonl").write_text('{"prompt": "1?", "chosen": "2", "chosen": "3", "rejected": "4"}\n')
+    pairs = read_answers(str(tmp_path / "pairs.jsonl"), pairs=True)
+    assert unread_columns(pairs) == {"chosen (twice in the row: the last counts)": 1}

@@ -264,6 +264,7 @@ GEMMA = "<bos><start_of_turn>user\n3 + 4?<end_of_turn>\n<start_of_turn>model\n7<
         (f"<|begin_of_text|>{LLAMA3}", SUM),
         (ZEPHYR, SUM),
         (GEMMA, SUM[1:3]),
+        ("<|prompter|>3 + 4?<|endoftext|><|assistant|>7<|endoftext|>", SUM[1:3]),
     ],
 )
 def test_a_text_that_a_chat_template_wrote_is_a_conversation(text: str, expected: list[tuple[str, str]]) -> None:
@@ -271,16 +272,45 @@ def test_a_text_that_a_chat_template_wrote_is_a_conversation(text: str, expected
     assert turns({"text": text, "prompt": "1?", "response": "2"}) == [("user", "1?"), ("assistant", "2")]
 
 
-def test_a_text_without_known_roles_is_refused_with_what_to_write() -> None:
+@pytest.mark.parametrize("text", ["Add 3 and 4.\n7", "### Instruction:\nAdd 3 and 4.\n\n### Response:\n"])
+def test_a_text_without_known_roles_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(ConversationError, match="Its text shows no roles that are known: write columns prompt and"):
-        turns({"text": "### Instruction:\nAdd 3 and 4.\n\n### Response:\n7"})
+        turns({"text": text})
+
+
+ALPACA = "Below is a task.\n\n### Instruction:\nAdd.\n\n### Input:\n3 and 4\n\n### Response:\n"
+
+
+@pytest.mark.parametrize("column", ["text", "prompt"])
+def test_under_the_headings_of_alpaca_all_before_the_response_is_the_prompt(column: str) -> None:
+    assert turns({column: f"{ALPACA}7</s>\n"}) == [("user", ALPACA), ("assistant", "7")]
+    further = "### Instruction:\nSure?\n\n### Response:"
+    assert turns({column: f"{ALPACA}7\n\n{further}\nYes\n### A heading\nof Markdown"}) == [
+        ("user", ALPACA),
+        ("assistant", "7"),
+        ("user", further),
+        ("assistant", "Yes\n### A heading\nof Markdown"),
+    ]
+    assert turns({column: "### Question: 3 + 4?\n### Answer: 7"})[-1] == ("assistant", " 7")
+
+
+def test_a_prompt_with_headings_and_a_response_of_its_own_stays_a_prompt() -> None:
+    for prompt in (ALPACA, f"{ALPACA}7\n\n{ALPACA}"):
+        assert turns({"prompt": prompt, "response": "7"}) == [("user", prompt), ("assistant", "7")]
+    assert pair({"chosen": f"{ALPACA}7", "rejected": f"{ALPACA}8"}) == ([("user", ALPACA), ("assistant", "7")], "8")
 
 
 def test_names_of_columns_and_roles_count_in_any_case() -> None:
     assert turns({"INSTRUCTION": "3 + 4?", "RESPONSE": "7"}) == [("user", "3 + 4?"), ("assistant", "7")]
     assert turns({"Prompt": "other", "prompt": "3 + 4?", "Response": "7"}) == [("user", "3 + 4?"), ("assistant", "7")]
-    talk = [{"role": "User", "content": "3 + 4?"}, {"from": "GPT", "value": "7"}]
+    talk = [{"role": "User", "content": "3 + 4?"}, {"from": "Chatbot", "value": "7"}]
     assert turns({"messages": talk}) == [("user", "3 + 4?"), ("assistant", "7")]
+
+
+def test_a_solution_is_imitated_and_not_the_final_answer_alone() -> None:
+    row = {"problem": "3 + 4?", "answer": "7", "solution": "3 + 4 is 7."}
+    assert turns(row) == [("user", "3 + 4?"), ("assistant", "3 + 4 is 7.")]
+    assert turns({**row, "solution": None}) == [("user", "3 + 4?"), ("assistant", "7")]
 
 
 def test_half_a_character_is_named_with_its_row() -> None:
@@ -304,3 +334,45 @@ def test_a_column_that_holds_nothing_is_named_as_such(row: dict[str, Any]) -> No
 def test_the_columns_of_pairs_count_in_any_case() -> None:
     chosen, rejected = pair_of("rows:1", {"Prompt": "3 + 4?", "Chosen": "7", "Rejected": "8"})
     assert (chosen.messages[-1].content, rejected.messages[-1].content) == ("7", "8")
+
+
+ARENA = {"conversation_a": [*PROMPT, *answer_messages("7")], "conversation_b": [*PROMPT, *answer_messages("8")]}
+OPENAI = {
+    "input": {"messages": PROMPT, "tools": [], "parallel_tool_calls": True},
+    "preferred_output": answer_messages("7"),
+    "non_preferred_output": answer_messages("8"),
+}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        OPENAI,
+        {"prompt": "3 + 4?", "response_0": "7", "response_1": "8", "better_response_id": 0, "safer_response_id": 1},
+        {"prompt": "3 + 4?", "response_0": "8", "response_1": "7", "better_response_id": "1"},
+        {"question": "3 + 4?", "response_j": "7", "response_k": "8"},
+        {"history": "3 + 4?", "human_ref_A": "8", "human_ref_B": "7", "labels": 0},
+        {**ARENA, "winner": "model_a"},
+        {"messages": TALK, "rejected_response": "8"},
+        {"messages": json.dumps(TALK), "rejected_response": "8"},
+    ],
+    ids=["openai", "saferlhf", "verdict as text", "stack exchange", "shp", "arena", "ms-swift", "ms-swift in a table"],
+)
+def test_published_layouts_of_preferences_are_pairs(row: dict[str, Any]) -> None:
+    assert pair(row) == ([("user", "3 + 4?"), ("assistant", "7")], "8")
+    if "rejected_response" not in row:
+        with pytest.raises(ConversationError, match="the row has a chosen and a rejected answer"):
+            turns(row)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({**ARENA, "winner": "tie"}, "winner is 'tie', which prefers no answer: leave such rows out"),
+        ({"messages": TALK, "rating": 4.5}, "rating rates one answer, so write a better and a worse one"),
+        ({"prompt": "3 + 4?", "completion": "7", "label": True}, "label rates one answer"),
+    ],
+)
+def test_rows_that_prefer_no_answer_are_no_pairs(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConversationError, match=words):
+        pair(row)

@@ -356,6 +356,6 @@ def test_end_marks_in_rows_are_named_by_check_and_run(tmp_path: Path, capsys: py
     assert words in capsys.readouterr().out
     assert main(["sft", str(file)]) == 0
     assert any(words in note for note in finished(tmp_path / "run")["notes"])
-    written(tmp_path, *rows, {"prompt": "9 + 1 =", "response": "10<|im_end|>\n9 + 2 ="})
+    written(tmp_path, *rows, {"prompt": "9 + 1 =", "response": "10<|im_end|>\n<|im_start|>user\n9 + 2 ="})
     assert main(["check", str(file), f"run.dir={tmp_path / 'other'}"]) == 2
     assert "talks.jsonl:9, message 2 (assistant): the answer has <|im_end|> inside" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from sweep_files import load_sweep, write_base
 
 from rlinf.base.json_files import read_json_lines
@@ -104,6 +105,22 @@ def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert "continuing from step_" in command.logs()
     assert "Best:" in output
     assert "every trial is at its end already" in command.run()
+
+
+def test_the_same_command_goes_on_unless_what_trials_have_of_the_base_changed(tmp_path: Path) -> None:
+    """Each trial takes the varied key from the space, so that its value in the base counts for none."""
+    command = Command(tmp_path, f"budget: {{steps: 1}}\nspace: {{{LR}: {{grid: [1.0e-3, 1.0e-4]}}}}")
+    command.run()
+    files = {trial.run_dir: (trial.run_dir / "metrics.jsonl").read_bytes() for trial in command.sweep().trials}
+    base = yaml.safe_load((tmp_path / "base.yaml").read_text())
+    base["learner"]["optimizer"]["lr"] = 0.5
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
+    assert "every trial is at its end already" in command.run()
+    assert files == {run: (run / "metrics.jsonl").read_bytes() for run in files}
+    base["rollout"]["temperature"] = 0.5
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
+    assert "holds another sweep: base: rollout.temperature changed" in command.run(expected=2)
+    assert command.statuses() == ["finished"] * 2
 
 
 def test_a_trial_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:

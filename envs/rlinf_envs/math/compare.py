@@ -105,6 +105,8 @@ def _same_in_words(given: str, requested: str) -> bool | None:
     letter = wanted_choice(requested)
     if letter is not None:
         return given_choice(given) == letter
+    if wanted_choice(given) is not None and without_choice(requested) != requested:
+        return given_choice(given) == given_choice(requested)  # "B" for "B. 12"
     letters = wanted_choices(requested)
     if letters is not None and given_choices(given) == letters:
         return True

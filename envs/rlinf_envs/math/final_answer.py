@@ -61,9 +61,17 @@ def strict_answer(response: str, *, answer_format: AnswerFormat, cut: bool = Fal
 
 
 def reference_answer(answer: str) -> str:
-    """Extract the answer from a reference that may be a solution (GSM8K ends in ``#### 72``, MATH in a box)."""
-    text = without_thoughts(answer)
-    return last_hashes(text) or boxed_answer(text) or answer.strip()
+    """Extract the answer from a reference that may be a solution.
+
+    GSM8K ends in ``#### 72``, MATH in a box, and others in words: "The answer is 72."
+    """
+    return solved_answer(answer) or announced(without_thoughts(answer)) or answer.strip()
+
+
+def solved_answer(solution: str) -> str | None:
+    """Return what a solution has behind ``####`` or in its box; None if it has neither."""
+    text = without_thoughts(solution)
+    return last_hashes(text) or boxed_answer(text)
 
 
 def boxed_answer(text: str) -> str | None:

@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from rlinf.base.end_marks import without_end_marks
 from rlinf.base.json_text import listed_messages, parse_json
+from rlinf.base.published_end_marks import without_end_marks
 from rlinf.data.picture_fields import field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, replaced
 from rlinf_envs.chat_rows import part_of, system_and_question
-from rlinf_envs.datasets import Record
+from rlinf_envs.datasets import UNREAD, Record, counted
 from rlinf_envs.errors import DatasetError
-from rlinf_envs.extraction import last_hashes, without_thoughts
-from rlinf_envs.math.final_answer import boxed_answer
+from rlinf_envs.math.final_answer import reference_answer, solved_answer
 from rlinf_envs.math.references import doubts_about
 from rlinf_envs.spaces import MAX_CHARS
 from rlinf_envs.tasks import Task
@@ -43,7 +42,7 @@ RESPONSE_FIELDS = ("response", "completion", "output", "messages")
 DOMAIN_FIELDS = ("domain", "type", "subject", "data_source", "category")
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
-_SHOWN, _LISTED = 5, 12
+_SHOWN = 5
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 
 
@@ -169,17 +168,10 @@ def notes_on(rows: Rows) -> dict[str, int | str]:
             "keeps one of each)"
         )
     if rows.unread:
-        notes["columns that are not read"] = _counted(rows.unread, len(rows.tasks))
+        notes[UNREAD] = counted(rows.unread, len(rows.tasks))
     if rows.reasons:
-        notes["rows left out"] = _counted(rows.reasons, 0)
+        notes["rows left out"] = counted(rows.reasons, 0)
     return notes
-
-
-def _counted(counts: Mapping[str, int], everywhere: int) -> str:
-    """Names with their counts, the commonest first; a name that ``everywhere`` rows have stands alone."""
-    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    shown = [name if count == everywhere else f"{name} ({count:,})" for name, count in ranked[:_LISTED]]
-    return ", ".join(shown) + (", ..." if len(ranked) > _LISTED else "")
 
 
 def merged(tasks: Iterable[Task]) -> list[Task]:
@@ -202,7 +194,7 @@ class _Read:
         """Raise _BrokenRow if there is no row."""
         if record.row is None:
             raise _BrokenRow(record.problem)
-        self._row, self._fields, self._folder = record.row, fields, record.folder
+        self._row, self._fields, self._folder, self._repeated = record.row, fields, record.folder, record.repeated
         self._columns: set[str] = set()
         self.system: str | None = None
         self.written = ""
@@ -264,7 +256,8 @@ class _Read:
 
     def unread(self) -> list[str]:
         """Columns that hold something and were not read."""
-        return [str(own) for own, value in self._row.items() if own not in self._columns and value not in _NOTHING]
+        own = [str(name) for name, value in self._row.items() if name not in self._columns and value not in _NOTHING]
+        return [*own, *self._repeated]
 
     def _field(self, role: str, name: str | None, known: Sequence[str]) -> tuple[str, Any]:
         result = _field(self._row, role, name, known)
@@ -338,16 +331,9 @@ def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
 
 def _final(written: str, name: str) -> str:
     """Extract the answer: GSM8K writes it behind ``####``, MATH into the box, or boxes in a row, of its solution."""
-    text = without_thoughts(written)
-    result = last_hashes(text)
-    if result is None:
-        result = boxed_answer(text)
-    if result is None and name.rsplit(".", 1)[-1] == "solution":
+    if name.rsplit(".", 1)[-1] == "solution" and solved_answer(written) is None:
         raise _BrokenRow(f"the {name} has neither a \\boxed{{...}} nor a #### line, so there is no final answer")
-    result = (written if result is None else result).strip()
-    if not result:
-        raise _BrokenRow(f"the final answer in {name} is blank")
-    return result
+    return reference_answer(written)
 
 
 def _worked(value: Any, answer: str) -> bool:

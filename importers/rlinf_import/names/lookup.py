@@ -50,14 +50,15 @@ def _matches(dotted: str) -> list[tuple[str, Meaning]]:
     if exact:
         return exact
     arguments = [(framework, table[name]) for framework, table in ARGUMENTS.items() if name in table]
-    # `lr`, `path` and `n` end many keys: only a name of several words identifies the one that was meant.
-    if arguments or "_" not in name:
+    # `lr`, `path` and `n` end many keys: a name of several words identifies the one that was meant, or its section.
+    ending = name if "_" in name else dotted
+    if arguments or not {"_", "."} & set(ending):
         return arguments
     return [
         (framework, meaning)
         for framework, table in SECTIONS.items()
         for key, meaning in table.items()
-        if key.endswith(f".{name}")
+        if key.endswith(f".{ending}")
     ]
 
 

@@ -85,6 +85,18 @@ def _tables(algorithm: AlgorithmConfig) -> list[tuple[str, Mapping[str, catalog.
     ]
 
 
+_IN_SEVERAL_KEYS = {
+    "grpo": "adv_type: grpo, loss_type: actor and loss_agg_func: seq-mean-token-mean",
+    "bnpo": "adv_type: grpo, loss_type: actor and loss_agg_func: token-mean",
+    "dapo": "adv_type: grpo, loss_type: actor, clip_ratio_high: 0.28, dynamic_sampling: true (config/math/dapo.yaml)",
+    "dr_grpo": "adv_type: grpo, loss_type: actor, normalize_by_std: false and loss_agg_func: seq-mean-token-sum-norm "
+    "(config/math/dr_grpo.yaml)",
+    "ppo": "adv_type: gae and loss_type: actor_critic",
+    "vanilla": "loss_type: actor",
+}
+"""Names that TRL and verl have for what several keys choose."""
+
+
 def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], listing: str) -> bool:
     name = getattr(context.config.algorithm, key)
     if name in table:
@@ -93,8 +105,10 @@ def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], 
         catalog.choose(key, name, table)
     except ValueError as error:
         brought = plugins(f"rlinf.{listing}")
-        close = nearest(name, [*table, *brought])
+        close = nearest(name.lower(), [*table, *brought])
         hint = f"Did you mean {close[0]}?" if close else f"`rlinf list {listing}` explains each."
+        if name.lower() in _IN_SEVERAL_KEYS.keys() - table.keys():
+            hint = f"Write {_IN_SEVERAL_KEYS[name.lower()]}."
         message = f"algorithm.{key}: {name} does not exist; there are {', '.join([*table, *brought])}."
         if ":" in name:
             message, hint = f"algorithm.{key}: {error}.", _own_hint(key, str(error))

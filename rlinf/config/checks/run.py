@@ -28,7 +28,7 @@ _LONGEST_PART, _LONGEST_PATH = 255, 3800
 
 
 def check_run(context: Context) -> None:
-    """Check that a name is one path component, and that a directory has only placeholders that can be filled in."""
+    """Check that a name is one path component, and that a directory has placeholders that can be filled in alone."""
     name = context.config.run.name
     if name in ("", ".", "..") or not name.isprintable() or any(separator in name for separator in "/\\"):
         message = f"run.name {name!r} cannot be the name of a folder."
@@ -44,9 +44,10 @@ def check_run(context: Context) -> None:
         message = f"run.dir: {context.config.run.dir!r} is no folder of a run."
         context.error("run.dir", message, "For example: runs/{name}_{seed}.")
         return
-    if "$" in context.config.run.dir:
-        message = f"run.dir: {context.config.run.dir} names a variable of the shell, which is not filled in here."
-        context.error("run.dir", message, "Write ${oc.env:NAME} for an environment variable, ~ for the home folder.")
+    for key, value in (("run.name", name), ("run.dir", context.config.run.dir)):
+        if "$" in value:
+            message = f"{key}: {value} names a variable of the shell, which is not filled in here."
+            context.error(key, message, "Write ${oc.env:NAME} for an environment variable, ~ for the home folder.")
     try:
         too_long = _too_long(run_directory(context.config))
         if too_long:

@@ -18,9 +18,9 @@ from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
 from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
 from rlinf.rollouts.text.to_batch import imitation_batch
-from rlinf.rollouts.text.tokens.end_marks import EndMarks
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.stop_texts import ended
+from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 from rlinf.schema import SftConfig
 
 _NOTE_CHARS = 160
@@ -50,7 +50,7 @@ class TextDemonstrations:
         self._envs, self._members, self._sft, self._seed = envs, members, sft, seed
         self._curriculum, self._hint = curriculum, hint
         self._pools = [min(member.num_tasks, sft.max_tasks or member.num_tasks) for member in members]
-        self._marks = [EndMarks(member.renderer) for member in members]
+        self._marks = [TokenizerMarks(member.renderer) for member in members]
         self._shares = MixtureSchedule([member.weight for member in members])
 
     def notes(self) -> Mapping[str, int | str]:
@@ -115,12 +115,12 @@ class TextDemonstrations:
         return result + generator.integers(pool, size=requested - len(result)).tolist()
 
 
-def _encoded(one: Demonstration, renderer: PromptRenderer, marks: EndMarks) -> tuple[list[int], list[bool]]:
+def _encoded(one: Demonstration, renderer: PromptRenderer, marks: TokenizerMarks) -> tuple[list[int], list[bool]]:
     """Everything after the prompt, as a rollout would have it, and what of it is imitated."""
     tokens: list[int] = []
     mask: list[bool] = []
     for index, response in enumerate(one.responses):
-        response_ids = ended(renderer.encode(marks.stripped(response)), renderer.turn_end)
+        response_ids = ended(marks.encode(marks.stripped(response)), renderer.turn_end)
         tokens += response_ids
         mask += [True] * len(response_ids)
         if index < len(one.observations):

@@ -15,11 +15,11 @@ from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.tasks.order import TaskOrder
 from rlinf.rollouts.text.to_batch import imitation_batch
 from rlinf.rollouts.text.tokens.chat_template import rendered_before
-from rlinf.rollouts.text.tokens.end_marks import EndMarks
 from rlinf.rollouts.text.tokens.picture_tokens import left_out, rendered_with_pictures
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.stop_texts import ended
 from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of, opened_thoughts
+from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 
 _THOUGHTS = "these thoughts"
 _NAMES = ("name", "tool_call_id")
@@ -90,7 +90,7 @@ class ConversationEncoder:
         self._renderer = PromptRenderer(
             tokenizer, chat_template=chat_template, template_kwargs=template_kwargs, reader=reader
         )
-        self.chat, self.marks = self._renderer.chat, EndMarks(self._renderer)
+        self.chat, self.marks = self._renderer.chat, TokenizerMarks(self._renderer)
 
     def encode(self, conversation: Conversation) -> Encoded:
         """Encode a conversation; raise ConversationError if the template cannot render it, or leaves out a part of
@@ -135,7 +135,7 @@ class ConversationEncoder:
             text = "\n".join(prompt_lines)
             begun = any(tokens for tokens, _ in parts)
             parts.append((self._ids(f"\n{text}\n") if begun else list(self._renderer.begun(text)), False))
-            parts.append((ended(self._ids(message.content), self._renderer.turn_end), message.imitated))
+            parts.append((ended(self.marks.encode(message.content), self._renderer.turn_end), message.imitated))
             prompt_lines = []
             if not any(later.imitated for later in messages[index + 1 :]):
                 break
@@ -198,8 +198,10 @@ class ConversationEncoder:
             raise _left_out(conversation, "this answer", message.content)
         before, after = rest[:result], rest[result + len(content) :]
         closing, between = self._closing(after)
-        text = before + message.content if before.strip() else message.content
-        return ended(self._ids(text), closing), between
+        before = before if before.strip() else ""
+        letters = self.marks.spelled(message.content)
+        tokens = self._ids(before + message.content) if letters is None else [*self._ids(before), *letters]
+        return ended(tokens, closing), between
 
     def _continued(
         self, conversation: Conversation, message: Message, rest: str, opened: str
@@ -220,7 +222,7 @@ class ConversationEncoder:
         if rest and not result:
             raise _left_out(conversation, "this answer", message.content)
         closing, between = self._closing(after)
-        return ended(self._ids(words), closing), between
+        return ended(self.marks.encode(words), closing), between
 
     def _called(
         self, conversation: Conversation, opening: str, whole: Sequence[Message], rest: str

@@ -24,7 +24,7 @@ from rlinf.data.messages import Metrics
 from rlinf.datasets.conversation_files import Conversation, read_answers, unread_columns, unread_splits
 from rlinf.models.architecture_numbers import most_positions
 from rlinf.models.tokenizer_export import export_tokenizer
-from rlinf.rollouts.text.end_marks import written_marks
+from rlinf.rollouts.text.counted_marks import WrittenMarks, written_marks
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.schema.learner import SftConfig
 from rlinf.train.assemble.conversations import policy_reader, response_ends
@@ -51,8 +51,11 @@ class _SupervisedData:
     notes: Mapping[str, int | str]
 
 
-def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
-    """Read, encode and divide the conversations. Raises UserError for what cannot be trained on."""
+def supervised_data(config: Config, tokenizer: Any, marks: WrittenMarks | None = None) -> _SupervisedData:
+    """Read, encode and divide the conversations. Raises UserError for what cannot be trained on.
+
+    ``marks``: those in all rows, if they have been counted already.
+    """
     sft = config.sft
     assert sft.data is not None
     encoder = ConversationEncoder(
@@ -83,7 +86,7 @@ def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
         return rows
 
     to_train, to_measure, shared = _divided(sft)
-    marks = written_marks(itertools.chain(*to_train, *to_measure), encoder.marks)
+    marks = marks or written_marks(itertools.chain(*to_train, *to_measure), encoder.marks)
     train, aside = encoded(to_train), encoded(to_measure)
     own = to_measure if sft.eval_data is None else ()
     long = len(to_train) + len(own) - len(train) - (len(aside) if sft.eval_data is None else 0)

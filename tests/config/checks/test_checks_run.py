@@ -27,3 +27,4 @@ def test_a_variable_of_the_shell_is_refused(tmp_path: Path) -> None:
     message = mistakes(write(tmp_path, "$SCRATCH/runs"))
     assert "run.dir: $SCRATCH/runs names a variable of the shell, which is not filled in here." in message
     assert "Write ${oc.env:NAME} for an environment variable" in message
+    assert "run.name: $USER names a variable of the shell" in mistakes(write(tmp_path, "a"), "run.name=$USER")

@@ -89,3 +89,20 @@ def test_a_plain_number_takes_microseconds() -> None:
     for response, answer in pairs:
         verify(response, answer)
     assert (time.process_time() - start) / len(pairs) < 300e-6
+
+
+@pytest.mark.parametrize(
+    ("reference", "right", "wrong"),
+    [
+        ("Answer: 4", "4", "5"),
+        ("Two and two are four. The answer is 4.", "4", "2"),
+        ("B. 4", "B", "A"),
+        ("(B) 4", "4", "B or C"),
+        ("B) 4", "(B)", "4.5"),
+    ],
+)
+def test_references_that_announce_or_name_their_answer(reference: str, right: str, wrong: str) -> None:
+    """A reference in words met no response: every reward was 0."""
+    assert grade(f"\\boxed{{{right}}}", reference).correct
+    assert grade(reference, reference).correct
+    assert not grade(f"\\boxed{{{wrong}}}", reference).correct

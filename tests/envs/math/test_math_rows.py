@@ -184,6 +184,23 @@ def test_notes_list_columns_repetitions_and_rows_left_out() -> None:
     assert str(notes["rows left out"]).startswith("no answer field")
 
 
+def test_an_answer_in_words_is_read_out_of_its_sentence() -> None:
+    (task,) = read({"question": "q", "answer": "3 and 4 are 7. The answer is 7."}).tasks
+    assert (task.answer, task.solution) == ("7", "3 and 4 are 7. The answer is 7.")
+
+
+def test_notes_count_keys_that_a_row_has_twice(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(
+        '{"question": "3 + 4?", "answer": "7"}\n{"question": "q", "answer": "6", "answer": "7"}\n'
+    )
+    expected = "answer (twice in the row: the last counts) (1)"
+    assert MathEnv(path=str(tmp_path / "rows.jsonl")).data_notes["columns that are not read"] == expected
+    prompts = PromptsEnv(
+        path=str(tmp_path / "rows.jsonl"), prompt_field="question", answer_field="answer", reward={"exact": 1.0}
+    )
+    assert prompts.data_notes["columns that are not read"] == expected
+
+
 def test_a_question_of_the_test_file_is_not_trained_on(tmp_path: Path) -> None:
     written(tmp_path / "train.jsonl", *({"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(6)))
     written(tmp_path / "test.jsonl", {"question": "4  + 1?", "answer": "5"}, {"question": "9?", "answer": "9"})

@@ -11,8 +11,8 @@ from rlinf.datasets.conversation_rows import ConversationError, conversation_of
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.demonstrations import _encoded
 from rlinf.rollouts.text.imitation import ConversationEncoder
-from rlinf.rollouts.text.tokens.end_marks import EndMarks
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.rollouts.text.tokens.tokenizer_marks import TokenizerMarks
 
 
 def taught(template: str | None, row: dict[str, Any], **options: Any) -> tuple[str, str]:
@@ -29,7 +29,7 @@ def test_what_is_taught_as_the_end_is_what_samplers_stop_at(template: str | None
     made = tokenizer(template)
     renderer, encoder = PromptRenderer(made), ConversationEncoder(made)
     one = encoder.encode(conversation_of("rows:1", {"prompt": "1?", "response": "2"}))
-    tokens, _ = _encoded(Demonstration("1?", ("2",)), renderer, EndMarks(renderer))
+    tokens, _ = _encoded(Demonstration("1?", ("2",)), renderer, TokenizerMarks(renderer))
     assert one.tokens == tokens
     assert tokens[-1] == renderer.turn_end
     ends = {made.convert_ids_to_tokens(token) for token in renderer.turn_ends}
@@ -145,7 +145,7 @@ def test_an_answer_that_is_written_with_its_end_mark_has_it_once(template: str |
     assert taught(template, row)[1] == f"«3{mark}»"
     made = tokenizer(template)
     renderer = PromptRenderer(made)
-    ids, mask = _encoded(Demonstration("1 + 2?", (f"3{mark}",), (), "3"), renderer, EndMarks(renderer))
+    ids, mask = _encoded(Demonstration("1 + 2?", (f"3{mark}",), (), "3"), renderer, TokenizerMarks(renderer))
     assert (made.decode(ids), mask) == (f"3{mark}", [True] * len(ids))
 
 

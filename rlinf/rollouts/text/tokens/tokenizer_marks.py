@@ -1,4 +1,4 @@
-"""The marks that a tokenizer reads in texts, and what remains of an answer without the one that it ends with."""
+"""The marks that a tokenizer reads in texts: those behind an answer are its end, those inside are letters."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from functools import cached_property
 
-from rlinf.base.end_marks import PUBLISHED, without_end_marks
+from rlinf.base.published_end_marks import PUBLISHED, without_end_marks
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
 
-class EndMarks:
-    """The marks that a tokenizer reads in texts, and what remains of an answer without the one that it ends with."""
+class TokenizerMarks:
+    """The marks that a tokenizer reads in texts: those behind an answer are its end, those inside are letters."""
 
     def __init__(self, renderer: PromptRenderer) -> None:
         self._renderer = renderer
@@ -27,6 +27,29 @@ class EndMarks:
         """Return the first mark in ``text``; None if there is none."""
         result = self._marks.search(text)
         return result.group() if result else None
+
+    def encode(self, answer: str) -> list[int]:
+        """Return the tokens of an answer's words, in which ends are letters (``<s>no</s>``) where that is possible."""
+        letters = self.spelled(answer)
+        return list(self._renderer.encode(answer)) if letters is None else letters
+
+    def spelled(self, answer: str) -> list[int] | None:
+        """Return the tokens of an answer with the end marks inside as letters, as a policy writes them itself.
+
+        None if there is no mark, if one opens a message, or if the tokenizer cannot leave its special tokens unread.
+        """
+        inside, renderer = set(self._marks.findall(answer)), self._renderer
+        if not inside or not inside <= self._own_ends or answer.strip() in inside:
+            return None
+        special = set(renderer.tokenizer.all_special_ids)
+        ends = {renderer.tokenizer.convert_tokens_to_ids(mark) for mark in inside}
+        if not special.intersection(renderer.encode(answer)) <= ends:
+            return None
+        try:
+            tokens = renderer.tokenizer.encode(answer, add_special_tokens=False, split_special_tokens=True)
+        except ValueError:  # of Mistral's own tokenizer
+            return None
+        return None if special.intersection(tokens) else list(tokens)
 
     def foreign(self, answer: str) -> str | None:
         """Return the end mark of another tokenizer that ``answer`` ends with; None for all else."""
