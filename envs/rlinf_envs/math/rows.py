@@ -331,9 +331,13 @@ def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
 
 def _final(written: str, name: str) -> str:
     """Extract the answer: GSM8K writes it behind ``####``, MATH into the box, or boxes in a row, of its solution."""
-    if name.rsplit(".", 1)[-1] == "solution" and solved_answer(written) is None:
+    solved = solved_answer(written)
+    if name.rsplit(".", 1)[-1] == "solution" and solved is None:
         raise _BrokenRow(f"the {name} has neither a \\boxed{{...}} nor a #### line, so there is no final answer")
-    return reference_answer(written)
+    result = reference_answer(written) if solved is None else solved
+    if not result.strip():
+        raise _BrokenRow(f"the final answer in {name} is blank")
+    return result
 
 
 def _worked(value: Any, answer: str) -> bool:

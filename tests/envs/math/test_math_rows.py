@@ -261,3 +261,9 @@ def test_the_end_mark_of_a_model_is_no_part_of_a_response() -> None:
     row = {"question": "1 + 1?", "response": "It is 2.<|im_end|>\n"}
     (task,) = read(row, fields=Fields(response="response")).tasks
     assert task.response == "It is 2."
+
+
+@pytest.mark.parametrize("name", ["answer", "solution"])
+def test_an_empty_box_is_no_answer(name: str) -> None:
+    with pytest.raises(DatasetError, match=f"the final answer in {name} is blank"):
+        read({"question": "1 + 1?", name: "So it is \\boxed{ }."})
