@@ -4,7 +4,7 @@
 
 ``--start`` is a run of `config/smollm2/gsm_symbolic.yaml` after its supervised steps. Each seed draws training problems
 that the start has not read; all answer the same held-out problems, greedily. ``sft``: worked solutions of the recipe's
-mixture at a fifth of its rate. ``grpo``: the recipe's eight prompts with eight responses, of gsm_symbolic alone and
+mixture at a lower rate. ``grpo``: the recipe's eight prompts with eight responses, of gsm_symbolic alone and
 without its curriculum. ``rft`` (rejection sampling, arXiv:2308.01825): `rlinf eval --correct` with eight responses a
 problem, then supervised steps on the correct ones. The numbers of steps were set so that the three cost about the same;
 what they cost is in the record, start of the processes included. Intervals: of the mean over seeds of each problem's
@@ -76,7 +76,7 @@ class Way:
         )
 
     def _supervised(self, steps: int, *settings: str) -> None:
-        rate = (f"sft.steps={steps}", "sft.lr=1e-4", "sft.warmup_steps=5", "sft.evaluate_every=0")
+        rate = (f"sft.steps={steps}", f"sft.lr={self.options.lr}", "sft.warmup_steps=5", "sft.evaluate_every=0")
         rlinf("sft", RECIPE, *self._shared, *rate, *settings)
 
     def _correct(self) -> Path:
@@ -142,6 +142,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--ways", default="sft,grpo,rft")
     parser.add_argument("--problems", type=int, default=200, help="held-out ones")
+    parser.add_argument("--lr", default="2e-5", help="of supervised steps")
     parser.add_argument("--sft-steps", type=int, default=45)
     parser.add_argument("--grpo-steps", type=int, default=5)
     parser.add_argument("--rft-problems", type=int, default=28)

@@ -90,6 +90,14 @@ SUMMARY = (
         True,
     ),
     Row(
+        "GRPO with SmolLM2-135M in float32 until 90% of word problems are right: CPU-seconds, lower is better",
+        "time_to_accuracy",
+        ("rlinf, `hf`, float32", "CPU-seconds"),
+        ("TRL `GRPOTrainer`, float32", "CPU-seconds"),
+        "TRL 1.16",
+        True,
+    ),
+    Row(
         "Sampling, 30M parameters, varying length: tokens per CPU-second",
         "generation",
         ("30m, ragged, rlinf `hf`", "tokens per CPU-second"),
