@@ -37,7 +37,7 @@ def with_pair(row: Mapping[str, Any]) -> dict[str, Any]:
         return row
     for chosen, rejected in _NAMED:
         if chosen in row and rejected in row:
-            return _prompted({**row, CHOSEN: row.pop(chosen), REJECTED: row.pop(rejected)}, chosen, rejected)
+            return _prompted({**row, CHOSEN: row[chosen], REJECTED: row[rejected]}, chosen, rejected)
     for first, second, column, verdicts in _JUDGED:
         if first in row and second in row and column in row:
             verdict = str(row[column])
