@@ -37,7 +37,7 @@ def with_pair(row: Mapping[str, Any]) -> dict[str, Any]:
         return row
     for chosen, rejected in _NAMED:
         if chosen in row and rejected in row:
-            return _prompted({**row, CHOSEN: row.pop(chosen), REJECTED: row.pop(rejected)}, chosen, rejected)
+            return _prompted({**row, CHOSEN: row[chosen], REJECTED: row[rejected]}, chosen, rejected)
     for first, second, column, verdicts in _JUDGED:
         if first in row and second in row and column in row:
             verdict = str(row[column])
@@ -47,8 +47,8 @@ def with_pair(row: Mapping[str, Any]) -> dict[str, Any]:
             return _prompted({**row, CHOSEN: row[answers[0]], REJECTED: row[answers[1]]}, *answers, column)
     messages = listed_messages(row.get("messages"))
     if "rejected_response" in row and isinstance(messages, list) and messages:  # ms-swift's: the answer is in messages
-        rejected = [*messages[:-1], {"role": "assistant", "content": row["rejected_response"]}]
-        return _prompted({**row, CHOSEN: messages, REJECTED: rejected}, "messages", "rejected_response")
+        other = [*messages[:-1], {"role": "assistant", "content": row["rejected_response"]}]
+        return _prompted({**row, CHOSEN: messages, REJECTED: other}, "messages", "rejected_response")
     return row
 
 

@@ -130,7 +130,7 @@ def test_rows_of_supervised_data_are_read(tmp_path: Path) -> None:
     for name, text in (("rows.jsonl", rows), ("pairs.jsonl", pairs)):
         (tmp_path / name).write_text(text)
     found = read_conversations(str(tmp_path / "rows.jsonl"))
-    assert [one.messages[-1].content for one in found] == ["4"] * 6
+    assert [one.messages[-1].content for one in found] == ["4"] * 7
     assert {one[0].messages[-1].content for one in read_pairs(str(tmp_path / "pairs.jsonl"))} == {"4"}
 
 

@@ -22,8 +22,8 @@ from rlinf_envs.math.references import doubts_about
 from rlinf_envs.spaces import MAX_CHARS
 from rlinf_envs.tasks import Task
 
-QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input", "0.value", "messages")
-"""The last two are Open-Reasoner-Zero's, whose rows are lists of messages, and Tulu's."""
+QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input", "0.value", "messages", "conversations")
+"""The last three are Open-Reasoner-Zero's, whose rows are lists of messages, Tulu's and ShareGPT's."""
 MATERIAL_FIELDS = ("body", "context", "passage")
 """Text that a question is about, in a column of its own: it stands before the question."""
 ANSWER_FIELDS = (

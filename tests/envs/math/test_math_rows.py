@@ -184,6 +184,13 @@ def test_notes_list_columns_repetitions_and_rows_left_out() -> None:
     assert str(notes["rows left out"]).startswith("no answer field")
 
 
+def test_a_question_in_sharegpts_conversations_is_read() -> None:
+    talk = [{"from": "system", "value": "Be brief."}, {"from": "human", "value": "3 + 4?"}]
+    rows = read({"conversations": talk, "answer": "7"})
+    assert (rows.tasks[0].question, rows.tasks[0].answer, rows.system) == ("3 + 4?", "7", "Be brief.")
+    assert rows.unread == {}
+
+
 def test_an_answer_in_words_is_read_out_of_its_sentence() -> None:
     (task,) = read({"question": "q", "answer": "3 and 4 are 7. The answer is 7."}).tasks
     assert (task.answer, task.solution) == ("7", "3 and 4 are 7. The answer is 7.")
