@@ -301,14 +301,14 @@ def figures(by_engine: Mapping[str, Mapping[int, Course]], tasks: int) -> list[F
     """Return what the runs of each engine needed: means over its seeds, with the smallest and the largest."""
     found = []
     for engine, runs in by_engine.items():
-        case, courses = LABELS[engine], list(runs.values())
-        needed = over_seeds(case, "CPU-seconds", [seconds_to_goal(one) for one in courses], digits=0, n=tasks)
+        case, trained = LABELS[engine], list(runs.values())
+        needed = over_seeds(case, "CPU-seconds", [seconds_to_goal(one) for one in trained], digits=0, n=tasks)
         missed = ", ".join(str(seed) for seed, course in runs.items() if not course.reached)
-        costs = [one.cpu_s[-1] / len(one.cpu_s) for one in courses]
+        costs = [one.cpu_s[-1] / len(one.cpu_s) for one in trained]
         found += [
             replace(needed, seeds=tuple(runs), remark=f"not there: seed {missed}" if missed else ""),
             replace(over_seeds(case, "CPU-seconds a step", costs, digits=1, n=tasks), seeds=tuple(runs)),
-            Figure(case, "steps", None, seeds=tuple(runs), remark=", ".join(str(max(one.accuracy)) for one in courses)),
+            Figure(case, "steps", None, seeds=tuple(runs), remark=", ".join(str(max(one.accuracy)) for one in trained)),
         ]
     return found
 
