@@ -55,8 +55,9 @@ class GradedResponse:
     def line(self) -> str:
         """The response as a row of JSON."""
         tools = {"tools": self.tools} if self.tools else {}
-        found = {"answer": self.answer, "verdict": self.verdict, "reward": self.reward, "tokens": self.tokens}
-        return json.dumps({"messages": self.messages, **tools, **found, "cut": self.cut}, ensure_ascii=False)
+        grade = {"answer": self.answer, "verdict": self.verdict, "reward": self.reward}
+        length = {"tokens": self.tokens, "cut": self.cut}
+        return json.dumps({"messages": self.messages, **tools, **grade, **length}, ensure_ascii=False)
 
 
 _PLAIN = {"policy": "assistant", "environment": "user"}

@@ -64,7 +64,7 @@ class TextEvaluator:
 
     def _graded(self, row: Row) -> GradedResponse:
         renderer = self.rollout.renderer_of(row.task_id)
-        return GradedResponse.of(row, renderer.opening_messages(row.prompt_text), renderer.described_tools)
+        return GradedResponse.of(row, *renderer.opening_messages(row.prompt_text))
 
     def _long_prompts(self, rows: Sequence[Row]) -> list[str]:
         """Return what to print about prompts that take the room of their responses: those are cut, or empty."""

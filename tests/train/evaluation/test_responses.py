@@ -44,7 +44,7 @@ def test_what_is_written_is_imitated_token_by_token(template: str | None, system
     words = "3 </think> 3" if template == THINKING else " 3\n"
     for turn in range(turns):
         respond(row, renderer, words, "correct" if turn == turns - 1 else "")
-    written = GradedResponse.of(row, renderer.opening_messages(row.prompt_text), renderer.described_tools)
+    written = GradedResponse.of(row, *renderer.opening_messages(row.prompt_text))
     found = ConversationEncoder(made).encode(conversation_of("rows:1", json.loads(written.line)))
     assert found.prompt == row.prompt_ids
     assert found.tokens == list(row.tokens)
@@ -65,7 +65,7 @@ def test_the_correct_ones_are_those_that_the_policy_ended_each_once(tmp_path: Pa
     ]:
         row = Row(0, 0, task, "sums", "3", f"1 + 2? ({task})", renderer.prompt("1 + 2?"))
         respond(row, renderer, text, verdict, reason=reason)
-        graded.append(GradedResponse.of(row, renderer.opening_messages(row.prompt_text), ()))
+        graded.append(GradedResponse.of(row, *renderer.opening_messages(row.prompt_text)))
     files = ResponseFiles(tmp_path / "all.jsonl", tmp_path / "correct.jsonl")
     assert list(files.write(graded)) == [
         f"6 responses to 3 tasks are in {tmp_path}/all.jsonl",

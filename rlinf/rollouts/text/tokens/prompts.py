@@ -13,6 +13,7 @@ from rlinf.data.messages import Completion
 from rlinf.data.pictures import pictures_of, replaced
 from rlinf.rollouts.text.tokens.chat_template import rendered_before, requires_system, template_to_name, text_start
 from rlinf.rollouts.text.tokens.decoding import ResponseText
+from rlinf.rollouts.text.tokens.first_prompt import first_messages
 from rlinf.rollouts.text.tokens.picture_tokens import left_out, picture_tokens, rendered_with_pictures
 from rlinf.rollouts.text.tokens.response_templates import form_for, has_response_template
 from rlinf.rollouts.text.tokens.stop_texts import cut_at_stop
@@ -112,28 +113,16 @@ class PromptRenderer:
     def _first_tokens(self, observation: str) -> tuple[int, ...]:
         return self.begun(self.opening(observation))
 
-    def opening_messages(self, observation: str) -> list[Message]:
-        """Return the messages of a conversation's first prompt; without a chat template one that has all its text."""
-        # The instructions that the first observation lacks follow it.
-        if self._tools and self._instructs and not self._takes_tools:
-            observation = f"{observation}\n\n{described(self._tools)}"
-        known = f"{self.system_prompt or ''}\n{observation}"
-        if missing := [sentence for mark, sentence in self._instructions.items() if mark not in known]:
-            observation = f"{observation}\n{' '.join(missing)}"
-        if self.system_prompt is None:
-            return [_message("user", observation)]
-        if not self.chat:
-            return [_message("user", f"{self.system_prompt}\n\n{observation}")]
-        return [_message("system", self.system_prompt), _message("user", observation)]
-
-    @property
-    def described_tools(self) -> Sequence[Mapping[str, Any]]:
-        """The tools that the chat template describes in the first prompt; none if words in it do."""
-        return self._tools if self._takes_tools else ()
+    def opening_messages(self, observation: str) -> tuple[list[Message], Sequence[Mapping[str, Any]]]:
+        """Return the messages of a conversation's first prompt, and the tools that the chat template adds to them."""
+        words = described(self._tools) if self._tools and self._instructs and not self._takes_tools else ""
+        system, added = self.system_prompt, self._instructions
+        messages = first_messages(observation, system_prompt=system, instructions=added, tools=words, chat=self.chat)
+        return messages, self._tools if self._takes_tools else ()
 
     def opening(self, observation: str) -> str:
         """Return the text of a conversation's first prompt."""
-        messages = self.opening_messages(observation)
+        messages, _ = self.opening_messages(observation)
         if not self.chat:
             return str(messages[0]["content"])
         text = self._apply(messages, prompt=True, tools=self._tools)
