@@ -105,35 +105,35 @@ def solved(run: Path, problems: int) -> dict[str, float]:
     """Answer the held-out problems with the policy of a run, and return which it solves (1, else 0)."""
     held_out = (f"evaluation.size={problems}", "evaluation.env_kwargs.seed=0")
     rlinf("eval", run, *held_out)
-    found = [one for one in read_evaluation(run).outcomes if isinstance(one, TaskOutcome)]
-    return {one.task: one.share for one in found}
+    return {one.task: one.share for one in read_evaluation(run).outcomes if isinstance(one, TaskOutcome)}
 
 
 def measured(way: Way) -> dict[str, Any]:
     def measure() -> dict[str, Any]:
         return {"cpu_seconds": way.train(), "solved": solved(way.run, way.options.problems)}
 
-    found: dict[str, Any] = kept(way.run.with_suffix(".json"), measure)
-    return found
+    result: dict[str, Any] = kept(way.run.with_suffix(".json"), measure)
+    return result
 
 
 def figures(
     start: dict[str, float], ways: Mapping[str, Sequence[dict[str, Any]]], seeds: tuple[int, ...]
 ) -> list[Figure]:
-    """Return accuracy, its change and the cost of each way."""
-    found = [Figure("the start", "accuracy", round(mean(start.values()), 3), n=len(start))]
+    """Return the accuracy of each seed, its mean change and the cost of each way."""
+    rows = []
     for name, runs in ways.items():
         changes = [mean(run["solved"][task] for run in runs) - before for task, before in start.items()]
-        accuracies = [mean(run["solved"].values()) for run in runs]
-        each = ", ".join(f"{accuracy:.3f}" for accuracy in accuracies)
         low, high = mean_interval(changes)
         case, own = NAMES[name], {"n": len(start), "seeds": seeds[: len(runs)]}
-        found += [
-            Figure(case, "accuracy", round(mean(accuracies), 3), **own, remark=each),
-            Figure(case, "change", round(mean(changes), 3), interval=(round(low, 3), round(high, 3)), **own),
+        each = ", ".join(f"{mean(run['solved'].values()):.3f}" for run in runs)
+        rows += [
+            Figure(case, "accuracy", None, **own, remark=each),
+            Figure(
+                case, "change", round(mean(changes), 3), interval=(round(low, 3), round(high, 3)), **own, change=True
+            ),
             Figure(case, "CPU-seconds", round(mean(run["cpu_seconds"] for run in runs)), **own),
         ]
-    return found
+    return rows
 
 
 def main() -> None:
@@ -159,10 +159,10 @@ def main() -> None:
         for name, runs in ways.items():
             runs.append(measured(Way(name, seed, options.start, options)))
             print(name, seed, mean(runs[-1]["solved"].values()), runs[-1]["cpu_seconds"], flush=True)
-    found = figures(start, ways, seeds)
-    print(*found, sep="\n")
+    rows = figures(start, ways, seeds)
+    print(*rows, sep="\n")
     if options.write:
-        save(options.write, found, intervals="95%, Student's t over problems")
+        save(options.write, rows, intervals="95%, Student's t over problems")
 
 
 if __name__ == "__main__":
