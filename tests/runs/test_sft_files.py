@@ -123,10 +123,10 @@ def test_without_a_template_turns_stand_on_lines_and_end_with_the_end_token(tmp_
             {"messages": [{"role": "user", "contents": "4"}]},
             r"message 1 has no content: .* contents \(did you mean content",
         ),
-        ({"prompt": "2?", "chosen": "2", "rejected": "3"}, r"has chosen and rejected: set sft\.loss: dpo"),
+        ({"prompt": "2?", "chosen": "2", "rejected": "3"}, r"has a chosen and a rejected answer: set sft\.loss: dpo"),
         ({"mesages": TALK}, r"the row has mesages \(did you mean messages\?\)"),
         ({"messages": TALK[2:]}, "the assistant speaks first"),
-        ({"prompt": "2 + 2?", "response": "  "}, "must be text that is not empty"),
+        ({"prompt": "2 + 2?", "response": "  "}, "response holds nothing"),
         ({"messages": [{"role": "user", "content": 4.5}]}, "the content of the user must be text"),
     ],
 )
