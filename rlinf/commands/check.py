@@ -77,7 +77,7 @@ def _source(config: Config, lines: list[str]) -> list[Caveat]:
     try:
         source = source_of(config, folder)
     except UserError as error:
-        return [Caveat(True, str(error), subject="run.init_from")]
+        return [Caveat(True, str(error).removeprefix("run.init_from: "), subject="run.init_from")]
     lines += source.lines(config) if source is not None else []
     return []
 

@@ -144,7 +144,9 @@ def test_what_cannot_be_carried_over_is_refused_with_the_fix(
     file = tmp_path / "later.yaml"
     file.write_text(stored_yaml(later(tmp_path / "other", earlier, **{**change, "run": run})))
     assert main(["check", str(file)]) == 2
-    assert words in " ".join(capsys.readouterr().out.split())
+    output = " ".join(capsys.readouterr().out.split())
+    assert words in output
+    assert "run.init_from: run.init_from:" not in output
 
 
 def test_weights_of_other_shapes_are_refused_by_name(tmp_path: Path) -> None:
