@@ -19,7 +19,7 @@ from rlinf.models.loading import PolicyError
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text import build_text_evaluator
 from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
-from rlinf.train.evaluation.responses import ResponseFiles
+from rlinf.train.evaluation.responses import NO_FILES, ResponseFiles
 from rlinf.train.evaluation.saved import save_evaluation
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.run import UNSAVED, RunResult, progress_display, require_extras, stopped_with
@@ -35,7 +35,7 @@ def evaluate_model(
     *,
     step: int | None = None,
     out: str | None = None,
-    files: ResponseFiles,
+    files: ResponseFiles = NO_FILES,
 ) -> RunResult:
     """Evaluate ``model`` (a Hugging Face folder, a hub name, or a run) on ``choice``; print, save and return it.
 
@@ -57,7 +57,7 @@ def evaluate_model(
         folder = Path(out or Path("runs") / f"eval_{Path(model).name}")
         evaluation = _evaluate(config, f"{model} on {choice.label}", files)
         path = _save_bare(folder, config, choice.label, evaluation)
-        return _result(evaluation, folder, path)
+        return _result(evaluation, folder, path, files)
     run, named = location
     if out is not None:
         raise UserError("--out is for bare models: evaluations of a run are kept in the run")
@@ -69,7 +69,7 @@ def evaluate_model(
     saved: Path | None = None
     with naming_disk_errors(run), unless_read_only(run, print):
         saved = save_evaluation(run, result, config, [], evaluation, model=str(run), label=choice.label)
-    return _result(evaluation, run, saved)
+    return _result(evaluation, run, saved, files)
 
 
 def _save_bare(folder: Path, config: Config, label: str, evaluation: Evaluation) -> Path:
@@ -83,9 +83,11 @@ def _save_bare(folder: Path, config: Config, label: str, evaluation: Evaluation)
     return path
 
 
-def _result(evaluation: Evaluation, folder: Path, path: Path | None) -> RunResult:
+def _result(evaluation: Evaluation, folder: Path, path: Path | None, files: ResponseFiles) -> RunResult:
     if path is not None:
         print(f"Saved, with its settings and the outcome of each task, as {path}")
+    for line in files.write(evaluation.responses):
+        print(line)
     return RunResult(evaluation.metrics, folder)
 
 
@@ -109,8 +111,6 @@ def _evaluate(config: Config, title: str, files: ResponseFiles) -> Evaluation:
         for note in evaluation.notes:
             display.warn(note)
     show(display.console, {title: evaluation.metrics}, evaluation.samples)
-    for line in files.write(evaluation.responses):
-        display.print_line(line)
     return evaluation
 
 

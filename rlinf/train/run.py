@@ -31,7 +31,7 @@ from rlinf.train.assemble.learner_only import build_learner_graph
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.callbacks import Callback, StopAfter, require_callbacks
 from rlinf.train.evaluation.in_training import FirstEvaluations
-from rlinf.train.evaluation.responses import ResponseFiles
+from rlinf.train.evaluation.responses import NO_FILES, ResponseFiles
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import source_of
@@ -294,7 +294,7 @@ def run_sft(config: Config) -> RunResult:
 
 
 def evaluate_run(
-    folder: str, overrides: Sequence[str] = (), *, step: int | None = None, files: ResponseFiles | None = None
+    folder: str, overrides: Sequence[str] = (), *, step: int | None = None, files: ResponseFiles = NO_FILES
 ) -> RunResult:
     """Evaluate a checkpoint of a run directory again, the newest or that of ``step``; print, save and return it.
 
@@ -305,7 +305,6 @@ def evaluate_run(
         RunDirectoryError: the folder is no run directory, or has no such checkpoint.
         UserError: ``files`` cannot be written.
     """
-    files = files or ResponseFiles()
     refuse_while_importing("evaluation")
     path = Path(folder)
     directory = stored_run(path, step)

@@ -197,3 +197,14 @@ def test_what_can_not_be_evaluated_is_refused_in_words(trained: Path, sums: Path
         evaluate([str(trained / "policy"), "--data", str(sums), "--step", "3"])
     with pytest.raises(UserError, match="there are those of 0, 1"):
         evaluate([str(trained), "--data", str(sums), "--step", "3"])
+
+
+def test_responses_on_other_data_are_written_next_to_the_evaluation(
+    trained: Path, sums: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "all.jsonl"
+    assert evaluate([str(trained), "--data", str(sums), "--responses", str(file), *LOCAL]) == 0
+    assert f"6 responses to 6 tasks are in {file}" in capsys.readouterr().out
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["answer"] for row in rows] == [str(n + 3) for n in range(6)]
+    assert all(row["messages"][-1]["role"] == "assistant" for row in rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,14 +101,18 @@ class ResponseFiles:
             if not path.parent.is_dir():
                 raise UserError(f"{option} {path}: there is no folder {path.parent}")
 
-    def write(self, responses: Sequence[GradedResponse]) -> Iterator[str]:
+    def write(self, responses: Iterable[GradedResponse]) -> Iterator[str]:
         """Write the files; yield a sentence about each."""
-        contents = {"--responses": list(responses), "--correct": list(_correct(responses))}
+        every = list(responses) if self._named else []
         for option, path in self._named:
-            rows = contents[option]
+            only_correct = option == "--correct"
+            rows = list(_correct(every)) if only_correct else every
             write_atomically(path, "".join(f"{one.line}\n" for one in rows))
-            kind = "correct responses" if option == "--correct" else "responses"
+            kind = "correct responses" if only_correct else "responses"
             yield f"{len(rows):,} {kind} to {len({one.task for one in rows}):,} tasks are in {path}"
+
+
+NO_FILES = ResponseFiles()
 
 
 def _correct(responses: Sequence[GradedResponse]) -> Iterator[GradedResponse]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -30,8 +30,8 @@ class Evaluation:
     """What is printed for the user."""
     outcomes: Sequence[Outcome] = ()
     """One for each task (simulators: start state), in their order: what two evaluations are compared by."""
-    responses: Sequence[GradedResponse] = ()
-    """Of text, in the order of the tasks."""
+    responses: Iterable[GradedResponse] = ()
+    """Of text, in the order of the tasks; to be read once, and made only then: training has no use for them."""
 
 
 class TextEvaluator:
@@ -59,7 +59,7 @@ class TextEvaluator:
             sample(row, self.rollout.rendered(row.task_id, row.prompt_text))
             for row in rows[: 3 * self.samples : self.samples]
         ]
-        responses = [self._graded(row) for row in rows]
+        responses = (self._graded(row) for row in rows)
         return Evaluation(metrics, samples, notes=self._long_prompts(rows), outcomes=outcomes, responses=responses)
 
     def _graded(self, row: Row) -> GradedResponse:
