@@ -15,24 +15,24 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
-import resource
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from grpo_vs_trl import cpu_seconds
 from records import ROOT, Figure, add_output, save
-from train_once import kept
+from train_once import kept, train_once
 
+from rlinf.train import evaluate_run
 from rlinf.train.evaluation.intervals import mean_interval
 from rlinf.train.evaluation.outcomes import TaskOutcome
+from rlinf.train.evaluation.responses import ResponseFiles
 from rlinf.train.evaluation.saved import read_evaluation
 
 RECIPE = ROOT / "config" / "smollm2" / "gsm_symbolic.yaml"
+ALONE = ("cluster.backend=local", "cluster.threads_per_worker=1", "logging.progress=none")
 PROBLEMS = "[{task: gsm_symbolic}]"
 NAMES = {"sft": "more supervised steps", "grpo": "GRPO", "rft": "rejection sampling"}
 
@@ -52,59 +52,41 @@ class Way:
 
     def train(self) -> float:
         """Train, and return the CPU-seconds of all processes."""
-        before = _cpu_seconds()
+        before = cpu_seconds()
         match self.name:
             case "sft":
                 self._supervised(self.options.sft_steps)
             case "grpo":
                 steps = (f"run.max_steps={self.options.grpo_steps}", "sft.steps=0", f"env.kwargs.tasks={PROBLEMS}")
-                rlinf("train", RECIPE, *self._shared, *steps, "data.curriculum=null")
+                train_once(RECIPE, self.run, self.seed, (*self._shared, *steps, "data.curriculum=null"))
             case "rft":
                 self._supervised(self.options.rft_steps, f"sft.data={self._correct()}")
-        return _cpu_seconds() - before
+        return cpu_seconds() - before
 
     @property
     def _shared(self) -> tuple[str, ...]:
         # Problems of another seed than the start's, and no evaluation on the clock.
-        fresh = (f"env.kwargs.seed={1000 + self.seed}", f"run.seed={self.seed}", "evaluation.size=0")
-        return (
-            f"run.dir={self.run}",
-            f"run.init_from={self.start}",
-            *fresh,
-            "checkpoint.every=0",
-            "checkpoint.export=false",
-        )
+        fresh = (f"env.kwargs.seed={1000 + self.seed}", "evaluation.size=0")
+        return (f"run.init_from={self.start}", *fresh, "checkpoint.every=0", "checkpoint.export=false", *ALONE)
 
     def _supervised(self, steps: int, *settings: str) -> None:
         rate = (f"sft.steps={steps}", f"sft.lr={self.options.lr}", "sft.warmup_steps=5", "sft.evaluate_every=0")
-        rlinf("sft", RECIPE, *self._shared, *rate, *settings)
+        train_once(RECIPE, self.run, self.seed, (*self._shared, *rate, *settings), command="sft")
 
     def _correct(self) -> Path:
         """Sample eight responses to each training problem, and return the file of the correct ones."""
-        file = self.run.with_name(f"{self.run.name}.jsonl").absolute()
-        sampling = ("--samples", "8", "--temperature", "0.7", "--correct", str(file))
-        size = self.options.rft_problems
-        changes = (f"evaluation.size={size}", "evaluation.env_kwargs.split=train", f"evaluation.env_kwargs.size={size}")
-        rlinf("eval", self.start, *sampling, *changes, f"evaluation.env_kwargs.seed={1000 + self.seed}")
+        file, size = self.run.with_suffix(".jsonl").absolute(), self.options.rft_problems
+        tasks = ("split=train", f"size={size}", f"seed={1000 + self.seed}")
+        sampling = (f"evaluation.size={size}", "evaluation.samples=8", "evaluation.temperature=0.7")
+        changes = (*sampling, *(f"evaluation.env_kwargs.{one}" for one in tasks), *ALONE)
+        evaluate_run(str(self.start), changes, files=ResponseFiles(correct=file))
         return file
-
-
-def rlinf(command: str, file: Path, *words: str) -> None:
-    """Run a command of `rlinf` in a process of its own, with one thread."""
-    quiet = ("cluster.backend=local", "cluster.threads_per_worker=1", "logging.progress=plain")
-    program = (sys.executable, "-m", "rlinf.cli", command, str(file), *words, *quiet)
-    subprocess.run(program, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=sys.stderr)
-
-
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def solved(run: Path, problems: int) -> dict[str, float]:
     """Answer the held-out problems with the policy of a run, and return which it solves (1, else 0)."""
     held_out = (f"evaluation.size={problems}", "evaluation.env_kwargs.seed=0")
-    rlinf("eval", run, *held_out)
+    evaluate_run(str(run), (*held_out, *ALONE))
     return {one.task: one.share for one in read_evaluation(run).outcomes if isinstance(one, TaskOutcome)}
 
 
