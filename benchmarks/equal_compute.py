@@ -5,10 +5,11 @@
 ``--start`` is a run of `config/smollm2/gsm_symbolic.yaml` after its supervised steps. Each seed draws training problems
 that the start has not read; all answer the same held-out problems, greedily. ``sft``: worked solutions of the recipe's
 mixture at a lower rate. ``grpo``: the recipe's eight prompts with eight responses, of gsm_symbolic alone and
-without its curriculum. ``rft`` (rejection sampling, arXiv:2308.01825): `rlinf eval --correct` with eight responses a
-problem, then supervised steps on the correct ones. The numbers of steps were set so that the three cost about the same;
-what they cost is in the record, start of the processes included. Intervals: of the mean over seeds of each problem's
-change (Student's t over problems). The folder keeps what ended: the same command goes on.
+without its curriculum. ``process``: the same with a score for each line, by its equations. ``rft`` (rejection sampling,
+arXiv:2308.01825): `rlinf eval --correct` with eight responses a problem, then supervised steps on the correct ones. The
+numbers of steps were set so that all cost about the same; what they cost is in the record, start of the processes
+included. Intervals: of the mean over seeds of each problem's change (Student's t over problems). The folder keeps what
+ended: the same command goes on.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ from rlinf.train.evaluation.saved import read_evaluation
 RECIPE = ROOT / "config" / "smollm2" / "gsm_symbolic.yaml"
 ALONE = ("cluster.backend=local", "cluster.threads_per_worker=1", "logging.progress=none")
 PROBLEMS = "[{task: gsm_symbolic}]"
-NAMES = {"sft": "more supervised steps", "grpo": "GRPO", "rft": "rejection sampling"}
+NAMES = {
+    "sft": "more supervised steps",
+    "grpo": "GRPO",
+    "process": "GRPO, rewards by line",
+    "rft": "rejection sampling",
+}
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,9 @@ class Way:
             case "sft":
                 self._supervised(self.options.sft_steps)
             case "grpo":
-                steps = (f"run.max_steps={self.options.grpo_steps}", "sft.steps=0", f"env.kwargs.tasks={PROBLEMS}")
-                train_once(RECIPE, self.run, self.seed, (*self._shared, *steps, "data.curriculum=null"))
+                self._reinforced()
+            case "process":
+                self._reinforced("algorithm.adv_type=grpo_process", "env.kwargs.steps={scorer: arithmetic}")
             case "rft":
                 self._supervised(self.options.rft_steps, f"sft.data={self._correct()}")
         return cpu_seconds() - before
@@ -68,6 +75,10 @@ class Way:
         # Problems of another seed than the start's, and no evaluation on the clock.
         fresh = (f"env.kwargs.seed={1000 + self.seed}", "evaluation.size=0")
         return (f"run.init_from={self.start}", *fresh, "checkpoint.every=0", "checkpoint.export=false", *ALONE)
+
+    def _reinforced(self, *settings: str) -> None:
+        steps = (f"run.max_steps={self.options.grpo_steps}", "sft.steps=0", f"env.kwargs.tasks={PROBLEMS}")
+        train_once(RECIPE, self.run, self.seed, (*self._shared, *steps, "data.curriculum=null", *settings))
 
     def _supervised(self, steps: int, *settings: str) -> None:
         rate = (f"sft.steps={steps}", f"sft.lr={self.options.lr}", "sft.warmup_steps=5", "sft.evaluate_every=0")
@@ -122,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--start", type=Path, required=True)
     parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--ways", default="sft,grpo,rft")
+    parser.add_argument("--ways", default="sft,grpo,process,rft")
     parser.add_argument("--problems", type=int, default=200, help="held-out ones")
     parser.add_argument("--lr", default="2e-5", help="of supervised steps")
     parser.add_argument("--sft-steps", type=int, default=45)

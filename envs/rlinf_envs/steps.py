@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Protocol
 
 from rlinf.base.user_code import Signature, imported
-from rlinf_envs.arithmetic import exact_value
+from rlinf_envs.equations import equations
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown, unknown
 from rlinf_envs.tasks import Judgement, Task
@@ -52,9 +50,6 @@ def split_steps(response: str, delimiter: str = "\n") -> list[Step]:
     return steps
 
 
-_NUMERIC = re.compile(r"[-+]?[\d.,()\s*/+^×÷·−-]+")
-
-
 class ArithmeticScorer:
     """Checks chains such as ``12 * 7 = 84``: ``right`` if every equation of the step holds, ``wrong`` if one does not.
 
@@ -76,32 +71,6 @@ class ArithmeticScorer:
         if not verdicts:
             return float("nan")
         return self.right if all(verdicts) else self.wrong
-
-
-def equations(step: str) -> list[bool]:
-    """Whether each equation of numbers in ``step`` holds, left to right (``1 + 1 = 2 = 3`` gives true, false)."""
-    bare = re.sub(r"\\?\$|\\[()\[\]]", "", step)  # math delimiters and dollar signs mean nothing to a sum
-    sides = [_end_values(part, left=index > 0) for index, part in enumerate(bare.split("="))]
-    verdicts = []
-    for index in range(len(sides) - 1):
-        before, after = sides[index][1], sides[index + 1][0]
-        if before is not None and after is not None:
-            verdicts.append(before == after)
-    return verdicts
-
-
-def _end_values(part: str, *, left: bool) -> tuple[Fraction | None, Fraction | None]:
-    """Values of the arithmetic that touches the left and the right end of ``part``."""
-    start = _NUMERIC.match(part.lstrip()) if left else None
-    end = None
-    bare = part.rstrip()
-    for result in _NUMERIC.finditer(bare):
-        end = result if result.end() == len(bare) else None
-    return (_value(start.group()) if start else None, _value(end.group()) if end else None)
-
-
-def _value(text: str) -> Fraction | None:
-    return exact_value(text.strip().rstrip(".,"))
 
 
 _CALL = Signature(names=("question", "steps", "answer", "correct"))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from rlinf_envs.equations import equations
 from rlinf_envs.extraction import ANSWER_FORMATS, extract
 from rlinf_envs.math import verify
 from rlinf_envs.math.calculator import Calculator
@@ -17,7 +18,7 @@ from rlinf_envs.math.grading import grade, grade_cheaply
 from rlinf_envs.math.pool import VerifierPool
 from rlinf_envs.math.size import too_large
 from rlinf_envs.reward_formats import FORMATS
-from rlinf_envs.steps import equations, split_steps
+from rlinf_envs.steps import split_steps
 from rlinf_envs.tasks import Task
 
 # {} is where the repeated text goes: prefix, unit, suffix.
