@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from rlinf.base import timeline
 from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S, CustomReward
 from rlinf_envs.errors import RewardError, SettingError
-from rlinf_envs.reward_terms.comparing import Answering
+from rlinf_envs.reward_terms.answering import Answering
 from rlinf_envs.reward_terms.failure import TermFailure
 from rlinf_envs.reward_terms.table import BUILDERS, SERVICES, SLOW
 from rlinf_envs.suggest import reject_unknown

@@ -18,6 +18,8 @@ from rlinf_envs.math.grading import grade, grade_cheaply
 from rlinf_envs.math.pool import VerifierPool
 from rlinf_envs.math.size import too_large
 from rlinf_envs.reward_formats import FORMATS
+from rlinf_envs.reward_terms.choice import chosen
+from rlinf_envs.reward_terms.exact import exact
 from rlinf_envs.steps import split_steps
 from rlinf_envs.tasks import Task
 
@@ -95,6 +97,9 @@ def _formats(text: str) -> None:
         extract(text, answer_format, cut=True)
     for check in FORMATS.values():
         check(text)
+    chosen(text, "ABCD")
+    for compare in ("equal", "contains"):
+        exact(compare=compare)(prompt="", response=text, answer="1", row={})
 
 
 def _turns_and_steps(text: str) -> None:

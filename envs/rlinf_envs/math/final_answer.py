@@ -35,20 +35,35 @@ _FENCE = re.compile(r"```\w*\s*([^`]{1,1000}?)\s*```\s*$")
 def final_answer(response: str) -> str | None:
     """Find the final answer as it was written; None if there is none."""
     text = without_thoughts(response)
+    marked = marked_answer(text)
+    if marked is not None:
+        return marked or None
+    in_words = announced_answer(text)
+    return _fenced(text) or last_line(text) if in_words is None else in_words or None
+
+
+def marked_answer(text: str) -> str | None:
+    """Return the answer in the last tag, box or ``####`` line of a text without thoughts; None if there is none.
+
+    A tag that holds no answer gives an empty text.
+    """
     tagged = last_tag(text)
     if tagged is not None:
-        return _inside(tagged)
+        return _inside(tagged) or ""
     boxed = boxed_answer(text)
     if boxed is not None:
-        return enclosed(boxed)
+        return enclosed(boxed) or ""
     after_hashes = last_hashes(text)
-    if after_hashes is not None:
-        return _inside(after_hashes)
+    return None if after_hashes is None else _inside(after_hashes) or ""
+
+
+def announced_answer(text: str) -> str | None:
+    """Return the answer that JSON or words announce in a text without thoughts; None if there is none.
+
+    An announcement in another language than English that leaves a doubt gives an empty text.
+    """
     in_words = _json_value(text) or announced(text)
-    if in_words is not None:
-        return in_words
-    elsewhere = announced_in_other_languages(text)
-    return _fenced(text) or last_line(text) if elsewhere is None else elsewhere or None
+    return announced_in_other_languages(text) if in_words is None else in_words
 
 
 def strict_answer(response: str, *, answer_format: AnswerFormat, cut: bool = False) -> str | None:

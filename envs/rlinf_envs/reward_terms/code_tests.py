@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import without_thoughts
-from rlinf_envs.reward_terms.comparing import row_value
+from rlinf_envs.reward_terms.answering import row_value
 from rlinf_envs.sandbox import Limits, Sandbox
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rlinf.base.json_text import parse_json
 from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import without_thoughts
-from rlinf_envs.reward_terms.comparing import row_value
+from rlinf_envs.reward_terms.answering import row_value
 from rlinf_envs.suggest import unknown
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from rlinf_envs.reward_terms.choice import choice
 from rlinf_envs.reward_terms.classifier import reward_model
 from rlinf_envs.reward_terms.code_tests import code_tests
-from rlinf_envs.reward_terms.comparing import choice, exact
 from rlinf_envs.reward_terms.constraints import constraints
+from rlinf_envs.reward_terms.exact import exact
 from rlinf_envs.reward_terms.http import http
 from rlinf_envs.reward_terms.judge import judge
 from rlinf_envs.reward_terms.wording import format_term, language_term, length_term
