@@ -9,8 +9,30 @@ MAX_CHARS = 400
 MAX_BITS = 4096
 MAX_DEPTH = 50
 
-_TOKEN = re.compile(r"\s*(?:(\d[\d,]*\.?\d*|\.\d+)|(\*\*|[-+*/^()×÷·−]))")
+_TOKEN = re.compile(r"\s*(?:(\d{1,3}(?:,\d{3})++(?!\d)(?:\.\d*)?|\d++\.?\d*|\.\d+)|(\*\*|[-+*/^()×÷·−]))")
 _FRACTION = re.compile(r"\\frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_SIGNS = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\\(?:left|right|displaystyle|boxed)(?![A-Za-z])|\\[,!;: ]|~", " "),
+        (r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}", r" \1 "),
+        (r"\\[dt]frac(?![A-Za-z])", r"\\frac"),
+        (r"(?<![\d.)])(\d+)\s*\\frac\{(\d+)\}\{(\d+)\}", r"(\1+\2/\3)"),
+        (r"\{,\}", ","),
+        (r"\\%", "%"),
+        (r"\\?[$£€¥₹]|\\[()\[\]]", ""),
+        (r"[×·]", "*"),
+        (r"÷\s*(\d+/\d+)", r"/(\1)"),
+        (r"÷", "/"),
+        (r"−|(?<=\s)–(?=\s)", "-"),
+        (r"²", "^2"),
+        (r"³", "^3"),
+    )
+)
+_SIGN_X = re.compile(r"(?<=[\d)%])((?:\s+[A-Za-z][A-Za-z'/-]+){0,3})\s*(?<![A-Za-z])[xX]\s*(?=[\d(.])")
+"""The letter x between two numbers: "61 x 9", "29 roses x 2"."""
+_SIDE_BY_SIDE = re.compile(r"(?<=[\d)])(?=\()")
+"""A number or parenthesis next to a parenthesis: "2(3 + 4)"."""
 _SAME = {"×": "*", "·": "*", "÷": "/", "−": "-", "**": "^"}
 
 
@@ -47,6 +69,16 @@ def from_latex(latex: str) -> str:
     return latex
 
 
+def in_plain_signs(text: str) -> str:
+    """Return text with the signs of :func:`evaluate` where people and models write others.
+
+    Currencies are left out, "3 x 4", "3 times 4" in LaTeX and "2(3)" become products, "÷1/2" divides by the fraction.
+    """
+    for pattern, replacement in _SIGNS:
+        text = pattern.sub(replacement, text)
+    return _SIDE_BY_SIDE.sub("*", _SIGN_X.sub(r"\1 * ", from_latex(text)))
+
+
 def exact_value(text: str) -> Fraction | None:
     """:func:`evaluate`, with None for what is no arithmetic."""
     try:
@@ -61,7 +93,7 @@ def _tokens(text: str) -> list[str]:
     while position < len(text):
         result = _TOKEN.match(text, position)
         if result is None:
-            raise ArithmeticFault(f"cannot read {text[position]!r} in {text!r}")
+            raise ArithmeticFault(f"cannot read {text[position:].lstrip()[0]!r} in {text!r}")
         token = (result.group(1) or result.group(2)).replace(",", "")
         tokens.append(_SAME.get(token, token))
         position = result.end()

@@ -13,35 +13,13 @@ from collections import deque
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rlinf_envs.arithmetic import exact_value, from_latex
+from rlinf_envs.arithmetic import exact_value, in_plain_signs
 
 _MARKER = re.compile(r"^\s*(?:[-*•+]\s+|\(?\d{1,2}[.)]\s+(?=\S)|#{1,6}\s+)+")
 """A bullet, number or heading in front of a step."""
-_SPELLINGS = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"\\(?:left|right|displaystyle|boxed)(?![A-Za-z])|\\[,!;: ]|~", " "),
-        (r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}", r" \1 "),
-        (r"\\[dt]frac(?![A-Za-z])", r"\\frac"),
-        (r"(?<![\d.)])(\d+)\s*\\frac\{(\d+)\}\{(\d+)\}", r"(\1+\2/\3)"),
-        (r"\{,\}", ","),
-        (r"\\%", "%"),
-        (r"\\?[$£€¥₹]|\\[()\[\]]", ""),
-        (r"[×·]", "*"),
-        (r"÷\s*(\d+/\d+)", r"/(\1)"),
-        (r"÷", "/"),
-        (r"−|(?<=\s)–(?=\s)", "-"),
-        (r"²", "^2"),
-        (r"³", "^3"),
-        (r"(?<![\d)])(?<![\d)] )\*\*|\*\*(?!\s?[\d(])|__|`", ""),  # Markdown; 5 ** 2 stays
-        (r"<=|>=|!=|=>|=<|:=|[≤≥≠≈]|\\(?:approx|leq?|geq?|neq?)(?![A-Za-z])", " ; "),
-        (r"==+", "="),
-    )
-)
-_SIGN_X = re.compile(r"(?<=[\d)%])((?:\s+[A-Za-z][A-Za-z'/-]+){0,3})\s*(?<![A-Za-z])[xX]\s*(?=[\d(.])")
-"""The letter x between two numbers: "61 x 9", "29 roses x 2"."""
-_SIDE_BY_SIDE = re.compile(r"(?<=[\d)])(?=\()")
-"""A number or parenthesis next to a parenthesis: "2(3 + 4)"."""
+_MARKDOWN = re.compile(r"(?<![\d)])(?<![\d)] )\*\*|\*\*(?!\s?[\d(])|__|`")
+"""Emphasis and code; 5 ** 2 stays."""
+_RELATION = re.compile(r"<=|>=|!=|=>|=<|:=|[≤≥≠≈]|\\(?:approx|leq?|geq?|neq?)(?![A-Za-z])")
 
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?:\.\d+)?|\d++(?:\.\d+)?|\.\d+)(?!,?\d)(?:\s?%(?!\s*[\d(]))?"
 _PLAIN = r"[\d\s.,+*/^%-]"
@@ -98,7 +76,8 @@ def equations(step: str) -> list[bool]:
     A decimal number on the right may be rounded if the left has no short decimal form: ``2 / 3 = 0.67``.
     """
     cents = _CENTS.search(step) is not None and _COINS.search(step) is not None
-    parts = _spelled(step).split("=")
+    text = _RELATION.sub(" ; ", _MARKDOWN.sub("", _MARKER.sub("", step)))
+    parts = in_plain_signs(text).replace("==", "=").split("=")
     verdicts = []
     for left, right in itertools.pairwise(parts):
         before, after = _at_end(left), _at_start(right)
@@ -106,15 +85,6 @@ def equations(step: str) -> list[bool]:
             continue
         verdicts.append(any(_equal(one, other, after.decimals) for one in before.readings for other in after.readings))
     return verdicts
-
-
-def _spelled(step: str) -> str:
-    """Return the step in one spelling, with * for every sign of a product."""
-    text = _MARKER.sub("", step)
-    for pattern, replacement in _SPELLINGS:
-        text = pattern.sub(replacement, text)
-    text = _SIGN_X.sub(r"\1 * ", from_latex(text))
-    return _SIDE_BY_SIDE.sub("*", text)
 
 
 def _at_end(part: str) -> _Side | None:

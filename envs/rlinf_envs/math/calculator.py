@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from rlinf_envs.arithmetic import ArithmeticFault, evaluate
+from rlinf_envs.arithmetic import ArithmeticFault, evaluate, in_plain_signs
 from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import last_boxed, last_hashes, last_tag, without_thoughts
 from rlinf_envs.suggest import unknown
@@ -14,6 +14,9 @@ from rlinf_envs.tasks import Task
 from rlinf_envs.tools.toolbox import ToolSetting
 
 _CALL = re.compile(r"<calc>((?:(?!</?calc>).)*)</calc>", re.DOTALL)
+
+_PERCENT = re.compile(r"(\d[\d,]*+(?:\.\d+)?)\s?%(?!\s*[\d(])(\s+of\b)?")
+"""Followed by a number, the sign is that of a remainder."""
 
 
 class Calculator:
@@ -54,9 +57,15 @@ def call_of(expression: str) -> str:
 def result_of(expression: str) -> str:
     """Return the words with which the calculator answers a call."""
     try:
-        return f"<result>{_written(evaluate(expression))}</result>"
+        return f"<result>{_written(evaluate(in_plain_signs(_percents(expression))))}</result>"
     except ArithmeticFault as fault:
         return f"<result>error: {fault}</result>"
+
+
+def _percents(expression: str) -> str:
+    """Return the expression of a call without the sign of equality at its end, with percents as parts of a hundred."""
+    bare = expression.strip().strip("`").rstrip("=? ")
+    return _PERCENT.sub(lambda percent: f"({percent[1]}/100)" + ("*" if percent[2] else ""), bare)
 
 
 def _written(value: Fraction) -> str:

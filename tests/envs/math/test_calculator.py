@@ -5,7 +5,7 @@ from pathlib import Path
 
 import gymnasium as gym
 import pytest
-from rlinf_envs.math.calculator import Calculator
+from rlinf_envs.math.calculator import Calculator, result_of
 from rlinf_envs.tasks import Task
 
 
@@ -44,3 +44,20 @@ def test_an_episode(tmp_path: Path) -> None:
     assert truncated.tolist() == [False, True]
     assert infos["turn"].tolist() == [2, 2]
     env.close()
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [("12 * 7 =", "84"), ("12 * 7 = ?", "84"), ("$12 × 7", "84"), ("£5 + £6", "11"), ("50% of 80", "40"),
+     ("80 * 50%", "40"), ("3 x 4", "12"), ("2(3 + 4)", "14"), (r"\frac{1}{2} * 8", "4"), (r"3 \times 4", "12"),
+     ("5 – 3", "2"), ("3²", "9"), ("`12*7`", "84"), ("1,200 + 300", "1500")],
+)  # fmt: skip
+def test_expressions_as_models_write_them(expression: str, result: str) -> None:
+    assert result_of(expression) == f"<result>{result}</result>"
+
+
+@pytest.mark.parametrize(
+    ("expression", "sign"), [("12,5 * 2", ","), ("1,20 + 1", ","), ("7 % 2", "%"), ("3 + 4 apples", "a"), ("5!", "!")]
+)
+def test_what_has_several_readings_is_an_error(expression: str, sign: str) -> None:
+    assert result_of(expression) == f"<result>error: cannot read {sign!r} in {expression!r}</result>"
