@@ -1,6 +1,7 @@
 """The winner of a sweep again, on seeds that did not choose it: the best of many settings was also the luckiest.
 
 `confirm: N` runs the best setting and the next one with N fresh seeds in `confirmation/`, a sweep directory of its own.
+Evaluation tasks that an environment draws by a seed are fresh too: those of the sweep chose the winner.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ import itertools
 from dataclasses import replace
 from pathlib import Path
 
-from rlinf.sweep.load import Sweep
+from rlinf.config import load
+from rlinf.config.derived import is_text
+from rlinf.rollouts.text.envs.make_env import draws_tasks_by_seed
+from rlinf.sweep.load import Sweep, assignments
 from rlinf.sweep.records import read_sweep
 from rlinf.sweep.schema import BudgetConfig
 from rlinf.sweep.settings import Setting, TrialPlan
@@ -17,6 +21,9 @@ from rlinf.sweep.statistics import welch
 from rlinf.sweep.summary import ALPHA, SweepSummary, summarise
 
 FOLDER = "confirmation"
+_TASK_SEED = "evaluation.env_kwargs.seed"
+_FURTHER = 1_000_003
+"""From the seed of the sweep's tasks to the confirmation's: a generator may add a task's number to its seed."""
 
 
 def confirmation_of(sweep: Sweep, summary: SweepSummary) -> tuple[Sweep, list[TrialPlan]] | None:
@@ -37,10 +44,22 @@ def confirmation_of(sweep: Sweep, summary: SweepSummary) -> tuple[Sweep, list[Tr
         scheduler="none",
         search="random",
         budget=BudgetConfig(steps=config.budget.steps, wall_time_s=config.budget.wall_time_s),
+        set=config.set | _other_tasks(sweep),
     )
     settings: list[Setting] = [dict(one.setting) for one in ranked[:2]]
     plans = [TrialPlan(number, *pair) for number, pair in enumerate(itertools.product(settings, seeds))]
     return replace(sweep, config=again), plans
+
+
+def _other_tasks(sweep: Sweep) -> dict[str, int]:
+    """Return the setting that gives evaluations other tasks; none if they are fixed, or the seed is of the space."""
+    base = load(sweep.base, assignments(sweep.config.set))
+    kwargs = base.env.kwargs | (base.evaluation.env_kwargs or {})
+    fixed = not is_text(base) or kwargs.get("split") != "eval" or base.env.id is None
+    if fixed or _TASK_SEED in sweep.keys or not draws_tasks_by_seed(base.env.id):
+        return {}
+    seed = kwargs.get("seed")
+    return {_TASK_SEED: _FURTHER + (seed if isinstance(seed, int) else 0)}
 
 
 def confirmation_sentence(folder: Path, summary: SweepSummary) -> str:
@@ -48,7 +67,8 @@ def confirmation_sentence(folder: Path, summary: SweepSummary) -> str:
     if not (folder / FOLDER / "sweep.json").exists():
         return ""
     ranked = [one for one in summary.settings if one.final is not None]
-    settings = {one.label: one for one in summarise(read_sweep(folder / FOLDER)).settings if one.final is not None}
+    confirmed = read_sweep(folder / FOLDER)
+    settings = {one.label: one for one in summarise(confirmed).settings if one.final is not None}
     if not ranked or ranked[0].label not in settings:
         return ""
     best, again = ranked[0], settings[ranked[0].label]
@@ -56,6 +76,8 @@ def confirmation_sentence(folder: Path, summary: SweepSummary) -> str:
     assert again.final is not None
     count = again.final.count
     seeds = "1 fresh seed" if count == 1 else f"{count} fresh seeds"
+    if confirmed.definition["set"].get(_TASK_SEED) != summary.sweep.definition["set"].get(_TASK_SEED):
+        seeds += " and other evaluation tasks"
     text = f"Again on {seeds}: {best.label} has {again.final.mean:.4g}, {best.final.mean:.4g} in the sweep"
     other = settings.get(ranked[1].label) if len(ranked) > 1 else None
     if other is None or other.final is None:

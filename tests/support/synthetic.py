@@ -26,7 +26,13 @@ def write_sweep(
     """Trials whose metric rises to ``result(setting)`` with normal noise between seeds."""
     folder.mkdir(parents=True)
     keys = list(dict.fromkeys(key for setting in settings for key in setting))
-    sweep = {"name": folder.name, "metric": METRIC, "mode": "max", "keys": keys, "definition": {"base": "base.yaml"}}
+    sweep = {
+        "name": folder.name,
+        "metric": METRIC,
+        "mode": "max",
+        "keys": keys,
+        "definition": {"base": "base.yaml", "set": {}},
+    }
     (folder / "sweep.json").write_text(json.dumps(sweep))
     for index, setting in enumerate(settings):
         for seed in range(seeds):

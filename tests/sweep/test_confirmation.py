@@ -16,6 +16,7 @@ from rlinf.sweep.records import read_sweep
 from rlinf.sweep.summary import summarise
 
 LR = "learner.optimizer.lr"
+TASKS = "evaluation.env_kwargs.seed"
 SETTINGS = [{LR: rate} for rate in (1e-4, 1e-3, 1e-2)]
 RESULTS = {1e-4: 0.5, 1e-3: 0.8, 1e-2: 0.7}
 
@@ -59,6 +60,7 @@ def test_trials_have_the_two_best_settings_and_seeds_of_their_own(tmp_path: Path
     again, plans = found
     assert again.folder == sweep.folder / FOLDER
     assert (again.config.seeds, again.config.confirm) == ([2, 3, 4], 0)
+    assert again.config.set == {TASKS: 1_000_003}, "the sweep's evaluation tasks chose the winner"
     assert [(plan.setting[LR], plan.seed) for plan in plans] == [
         (rate, seed) for rate in (1e-3, 1e-2) for seed in (2, 3, 4)
     ]
@@ -70,3 +72,31 @@ def test_nothing_is_run_again_without_the_key_or_a_result(tmp_path: Path, text: 
     folder = write_sweep(tmp_path / "known", SETTINGS if not text else [], seeds=2, result=lambda _setting: 0.5)
     assert confirmation_of(sweep, summarise(read_sweep(folder))) is None
     assert confirmation_sentence(folder, summarise(read_sweep(folder))) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("set: {evaluation.env_kwargs.seed: 7}\n", {TASKS: 1_000_010}),
+        ("set: {evaluation.env_kwargs.split: train}\n", {"evaluation.env_kwargs.split": "train"}),
+        ("set: {evaluation.env_kwargs: null}\n", {"evaluation.env_kwargs": None}),
+    ],
+)
+def test_evaluation_tasks_are_others_where_a_seed_draws_them(
+    tmp_path: Path, text: str, settings: dict[str, Any]
+) -> None:
+    lines = f"{text}seeds: [0, 1]\nspace: {{{LR}: {{grid: [1e-4, 1e-3]}}}}\nconfirm: 1\n"
+    sweep = load_sweep(write_sweep_file(tmp_path, lines))
+    folder = write_sweep(tmp_path / "known", SETTINGS, seeds=2, result=lambda setting: RESULTS[setting[LR]])
+    result = confirmation_of(sweep, summarise(read_sweep(folder)))
+    assert result is not None
+    assert result[0].config.set == settings
+
+
+def test_the_sentence_names_other_tasks(tmp_path: Path) -> None:
+    sentence = confirmed(tmp_path / "sweep", lambda setting: RESULTS[setting[LR]])
+    assert "evaluation tasks" not in sentence
+    path = tmp_path / "sweep" / FOLDER / "sweep.json"
+    path.write_text(path.read_text().replace('"set": {}', f'"set": {{"{TASKS}": 1000003}}'))
+    sentence = confirmation_sentence(tmp_path / "sweep", summarise(read_sweep(tmp_path / "sweep")))
+    assert sentence.startswith("Again on 4 fresh seeds and other evaluation tasks: lr=0.001 has 0.8")

@@ -61,10 +61,7 @@ def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conv
     """
     made = _class_of(env_id)
     spec = gymnasium.registry.get(env_id.rpartition(":")[2])
-    # What gymnasium makes a registered environment with.
-    entry = None if spec is None else spec.vector_entry_point or spec.entry_point
-    make_registered = gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
-    _require_arguments(env_id, made or make_registered, {} if spec is None else spec.kwargs, kwargs)
+    _require_arguments(env_id, made or _registered(spec), {} if spec is None else spec.kwargs, kwargs)
     try:
         if made is not None:
             make: Callable[[], gymnasium.Env] = functools.partial(made, **kwargs)
@@ -104,6 +101,18 @@ def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conv
     if turns > conversations.max_turns:
         env.max_turns = conversations.max_turns
     return env
+
+
+def draws_tasks_by_seed(env_id: str) -> bool:
+    """Return whether the environment has the arguments `seed` and `split`: another seed gives it other tasks."""
+    make = _class_of(env_id) or _registered(gymnasium.registry.get(env_id.rpartition(":")[2]))
+    return make is not None and {"seed", "split"} <= inspect.signature(make).parameters.keys()
+
+
+def _registered(spec: gymnasium.envs.registration.EnvSpec | None) -> Callable[..., Any] | None:
+    """Return what gymnasium makes a registered environment with."""
+    entry = None if spec is None else spec.vector_entry_point or spec.entry_point
+    return gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
 
 
 def _class_of(env_id: str) -> Callable[..., Any] | None:
