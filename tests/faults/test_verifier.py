@@ -19,6 +19,7 @@ from rlinf_envs.math.pool import VerifierPool
 from rlinf_envs.math.size import too_large
 from rlinf_envs.reward_formats import FORMATS
 from rlinf_envs.reward_terms.choice import chosen
+from rlinf_envs.reward_terms.constraints import constraints
 from rlinf_envs.reward_terms.exact import exact
 from rlinf_envs.steps import split_steps
 from rlinf_envs.tasks import Task
@@ -72,9 +73,20 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "commands that dress": (r"\boxed{", r"\textbf{", "1}"),
     "transposes": (r"\boxed{(1,2)", "^T", "}"),
     "values of an unknown": (r"\boxed{", "x=1 or ", "y=2}"),
+    "points and capitals": ("A", ". A", "."),
+    "dividers": ("a", "\n***\n", "a"),
+    "list items": ("", "- a\n", "1. a."),
+    "stars": ("*a", "* ", "a*"),
+    "open placeholders": ("", "[a ", "]"),
     "a matrix": (r"\boxed{\begin{pmatrix}", r"1 & 2 \\ ", r"\end{pmatrix}}"),
 }  # fmt: skip
 SIZES = (2_000, 8_000, 32_000, 64_000)
+_INSTRUCTED = constraints(
+    require={
+        "max_words": 9, "max_sentences": 9, "paragraphs": 2, "bullets": 2, "keywords": ["a b"], "ends_with": "x",
+        "json": True, "title": True, "placeholders": 2, "postscript": "P.P.S.", "quoted": True, "no_commas": True,
+    }
+)  # fmt: skip
 _FLOOR_S = 0.004
 """Below this a measured time is noise."""
 
@@ -100,6 +112,7 @@ def _formats(text: str) -> None:
     chosen(text, "ABCD")
     for compare in ("equal", "contains"):
         exact(compare=compare)(prompt="", response=text, answer="1", row={})
+    _INSTRUCTED(prompt="", response=text, answer="", row={})
 
 
 def _turns_and_steps(text: str) -> None:
