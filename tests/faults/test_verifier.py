@@ -21,6 +21,7 @@ from rlinf_envs.reward_formats import FORMATS
 from rlinf_envs.reward_terms.choice import chosen
 from rlinf_envs.reward_terms.constraints import constraints
 from rlinf_envs.reward_terms.exact import exact
+from rlinf_envs.reward_terms.programs import program_of
 from rlinf_envs.steps import split_steps
 from rlinf_envs.tasks import Task
 
@@ -78,6 +79,9 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "list items": ("", "- a\n", "1. a."),
     "stars": ("*a", "* ", "a*"),
     "open placeholders": ("", "[a ", "]"),
+    "open fences": ("", "```python\ndef f(x): f\n", "x"),
+    "fences": ("", "```\ndef f(x): f\n```\n", "x"),
+    "lines of code": ("", "x = 1\n", "x"),
     "a matrix": (r"\boxed{\begin{pmatrix}", r"1 & 2 \\ ", r"\end{pmatrix}}"),
 }  # fmt: skip
 SIZES = (2_000, 8_000, 32_000, 64_000)
@@ -112,6 +116,7 @@ def _formats(text: str) -> None:
     chosen(text, "ABCD")
     for compare in ("equal", "contains"):
         exact(compare=compare)(prompt="", response=text, answer="1", row={})
+    program_of(text)
     _INSTRUCTED(prompt="", response=text, answer="", row={})
 
 
