@@ -22,6 +22,7 @@ from rlinf_envs.reward_terms.choice import chosen
 from rlinf_envs.reward_terms.constraints import constraints
 from rlinf_envs.reward_terms.exact import exact
 from rlinf_envs.reward_terms.programs import program_of
+from rlinf_envs.reward_terms.verdicts import grade_in
 from rlinf_envs.steps import split_steps
 from rlinf_envs.tasks import Task
 
@@ -82,6 +83,8 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "open fences": ("", "```python\ndef f(x): f\n", "x"),
     "fences": ("", "```\ndef f(x): f\n```\n", "x"),
     "lines of code": ("", "x = 1\n", "x"),
+    "scores": ("Score: ", "score (", "8"),
+    "grades": ("I give it ", "8/10 ", "9"),
     "a matrix": (r"\boxed{\begin{pmatrix}", r"1 & 2 \\ ", r"\end{pmatrix}}"),
 }  # fmt: skip
 SIZES = (2_000, 8_000, 32_000, 64_000)
@@ -117,6 +120,7 @@ def _formats(text: str) -> None:
     for compare in ("equal", "contains"):
         exact(compare=compare)(prompt="", response=text, answer="1", row={})
     program_of(text)
+    grade_in(text, 10)
     _INSTRUCTED(prompt="", response=text, answer="", row={})
 
 
