@@ -59,14 +59,21 @@ _COMMON: Mapping[str, frozenset[str]] = {
     }.items()
 }
 _WORD = re.compile(r"[^\W\d_]+[^\s\d_.,;:!?\"()]*")
-_LATEX_COMMAND = re.compile(r"\\[A-Za-z]+")
+_MARKUP = re.compile(
+    r"```[^`]*```|`[^`\n]*`|\$[^$\n]*\$|\\\((?:[^\n\\]|\\[^()\n])*\\\)|\\(?:begin|end)\{[^{}\n]*\}|\\[A-Za-z]+"
+    r"|https?://[!-~]+|</?[A-Za-z][\w-]*>|\d\s?[A-Za-zµμ]{1,2}(?![^\W_])|(?<![^\W_])[A-Za-zΑ-ω](?![^\W\d_])"
+)
+"""What is written alike in every language: code, formulas, addresses, tags, units and letters of variables."""
 
 
 def script_share(text: str, code: str) -> float:
     """Return the share of letters of ``text`` in the scripts of the language ``code``; 1 if there are no letters."""
-    # LaTeX commands are markup: they are Latin in every language.
-    letters = [_script(char) for char in _LATEX_COMMAND.sub("", text) if char.isalpha()]
+    letters = _letters(_MARKUP.sub(" ", text)) or _letters(text)
     return sum(script in SCRIPTS[code] for script in letters) / len(letters) if letters else 1.0
+
+
+def _letters(text: str) -> list[str]:
+    return [_script(char) for char in text if char.isalpha()]
 
 
 def is_in_language(text: str, code: str) -> bool:
@@ -84,4 +91,5 @@ def is_in_language(text: str, code: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _script(char: str) -> str:
-    return unicodedata.name(char, "UNKNOWN").split(" ")[0].split("-")[0]
+    name = unicodedata.name(unicodedata.normalize("NFKC", char)[0], "UNKNOWN")
+    return name.replace("IDEOGRAPHIC", "CJK").split(" ")[0].split("-")[0]
