@@ -92,4 +92,4 @@ def is_in_language(text: str, code: str) -> bool:
 @lru_cache(maxsize=4096)
 def _script(char: str) -> str:
     name = unicodedata.name(unicodedata.normalize("NFKC", char)[0], "UNKNOWN")
-    return name.replace("IDEOGRAPHIC", "CJK").split(" ")[0].split("-")[0]
+    return name.removeprefix("COMBINING ").replace("IDEOGRAPHIC", "CJK").split(" ")[0].split("-")[0]
