@@ -25,6 +25,7 @@ from rlinf_envs.reward_terms.programs import program_of
 from rlinf_envs.reward_terms.verdicts import grade_in
 from rlinf_envs.steps import split_steps
 from rlinf_envs.tasks import Task
+from rlinf_envs.tools.calls import calls_in
 
 # {} is where the repeated text goes: prefix, unit, suffix.
 SHAPES: dict[str, tuple[str, str, str]] = {
@@ -85,6 +86,9 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "lines of code": ("", "x = 1\n", "x"),
     "scores": ("Score: ", "score (", "8"),
     "grades": ("I give it ", "8/10 ", "9"),
+    "open calls of tools": ("", "<tool_call>", "x"),
+    "calls of tools": ("", "<tool_call>{}</tool_call>", "x"),
+    "values in a call": ("<tool_call>", '{"a": 1} ', "</tool_call>"),
     "a matrix": (r"\boxed{\begin{pmatrix}", r"1 & 2 \\ ", r"\end{pmatrix}}"),
 }  # fmt: skip
 SIZES = (2_000, 8_000, 32_000, 64_000)
@@ -120,6 +124,7 @@ def _formats(text: str) -> None:
     for compare in ("equal", "contains"):
         exact(compare=compare)(prompt="", response=text, answer="1", row={})
     program_of(text)
+    calls_in(text)
     grade_in(text, 10)
     _INSTRUCTED(prompt="", response=text, answer="", row={})
 
