@@ -14,7 +14,7 @@ _PYTHON = re.compile(r"(?:i?python|py)[\d.]*", re.IGNORECASE)
 _TAGS = (("[PYTHON]", "[/PYTHON]"), ("[BEGIN]", "[DONE]"))
 _DEFINED = re.compile(r"^(?:(?:async[ ]+)?def|class)[ ]+(\w+)", re.MULTILINE)
 _IMPORTED = re.compile(r"^(?:from[ ]+[\w.]+[ ]+)?import[ ]+([^\n#]+)", re.MULTILINE)
-_READS = re.compile(r"\binput\b|\bstdin\b|^\w+\(\)\s*$", re.MULTILINE)
+_READS = re.compile(r"\binput\b|\bstdin\b|^[ \t]*\w+\(\)[ \t]*$", re.MULTILINE)
 _DOES = re.compile(r"=|\w\(|^\s*(?:def|class|import|from|for|while|if|try|with|return|pass)\b", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 _CODE_LINE = re.compile(
@@ -81,9 +81,9 @@ def _plain(lines: list[str]) -> str:
 
 
 def _joined(blocks: list[str]) -> str:
-    first: dict[str, int] = {}  # name -> the first block that defines it
+    first: dict[str, int] = {}  # name, or line -> the first block that defines or has it
     for index, block in enumerate(blocks):
-        for name in _DEFINED.findall(block):
+        for name in (*_DEFINED.findall(block), *_lines(block)):
             first.setdefault(name, index)
     last = next((index for index in range(len(blocks) - 1, 0, -1) if not _shows_use(blocks[index], index, first)), 0)
     program = [blocks[last]]
@@ -97,12 +97,16 @@ def _joined(blocks: list[str]) -> str:
 
 
 def _shows_use(block: str, index: int, first: Mapping[str, int]) -> bool:
-    """Whether a block is an example of use, or an input or output, and no program."""
-    if not _DOES.search(block):
+    """Whether a block is an example of use, an excerpt, or an input or output, and no program."""
+    if not _DOES.search(block) or all(first[line] < index for line in _lines(block)):
         return True
     if _DEFINED.search(block) or _READS.search(block):
         return False
     return any(first.get(name, index) < index for name in _WORD.findall(block))
+
+
+def _lines(block: str) -> list[str]:
+    return [line.strip() for line in block.split("\n") if line.strip()]
 
 
 def _offered(block: str) -> set[str]:

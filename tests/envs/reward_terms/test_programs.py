@@ -34,6 +34,7 @@ def test_every_spelling_of_the_fence(info: str) -> None:
         f"```\n{CODE}```\nExample:\n```\n>>> f(2)\n4\n```",
         f"```python\n{CODE}```\nUsage:\n```python\nprint(f(2))  # 4\n```",
         f"```python\n{CODE}```\nTest:\n```python\nassert f(1) == 2\n```",
+        f"```python\n{CODE}```\nThe key line is\n```python\nreturn 2 * x\n```",
         f"```cpp\nint f(int x);\n```\n```python\n{CODE}```",
         f"```python\n{CODE}```\n```cpp\nint f(int x);\n```\nRun:\n```bash\npython a.py\n```",
         f"Wrong:\n```python\ndef f(x): return x\n```\nBetter:\n```python\n{CODE}```",
@@ -58,6 +59,8 @@ def test_the_last_block_is_the_program_with_what_it_needs() -> None:
     ]
     response = "".join(f"Then\n```python\n{part}```\n" for part in parts)
     assert program_of(response) == "\n".join((parts[0], parts[1], parts[3]))
+    guard = "```python\ndef main(): ...\n```\n```python\nif __name__ == '__main__':\n    main()\n```"
+    assert program_of(guard) == "def main(): ...\n\nif __name__ == '__main__':\n    main()\n"
     main = "```python\ndef solve():\n    print(input())\n```\n```python\nsolve()\n```"
     assert program_of(main) == "def solve():\n    print(input())\n\nsolve()\n"
 
