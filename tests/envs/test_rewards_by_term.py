@@ -63,7 +63,7 @@ def test_length_falls_on_a_line() -> None:
         ("zh", r"\begin{align} a &= b \end{align} 所以 \(\text{cm}\)", 1.0),
         ("zh", "`everything in a fence`", 0.0),
         ("ja", "これは人々のﾃﾞｰﾀです", 1.0),
-        ("en", "We know that α is Ａ plus 𝑥", 1.0),
+        ("en", "We see that α is Ａ plus 𝑥", 1.0),
         ("en", r"12 \frac{1}{2}", 1.0),
         ("zh", r"\sqrt{2} 二", 1.0),
     ],

@@ -52,8 +52,8 @@ def code_tests(
         return results.count("1") / tests.count
 
     @functools.lru_cache(maxsize=_REMEMBERED)
-    def printed(program: str, given: str, requested: str) -> bool:
-        outcome = sandbox.run(reading(program), given)
+    def printed(program: str, stdin: str, requested: str) -> bool:
+        outcome = sandbox.run(reading(program), stdin)
         return outcome.status == "done" and same_output(outcome.output, requested)
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:

@@ -1,4 +1,4 @@
-"""What the sandbox runs: a program with its tests, or one that reads and prints."""
+"""Code that the sandbox runs: a program with its tests, or one that reads and prints."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def harness(program: str, tests: Statements | Calls, mark: str) -> str:
     """Return a program that writes a line for each test: ``mark`` and 1 if it passed, else ``mark`` and 0."""
     if isinstance(tests, Statements):
         return _HARNESS.format(program=program, prelude="", setup=tests.setup, tests=list(tests.tests), mark=mark)
-    statements = [_CALL.format(name=tests.name, arguments=given, results=results) for given, results in tests.pairs]
+    statements = [
+        _CALL.format(name=tests.name, arguments=arguments, results=results) for arguments, results in tests.pairs
+    ]
     return _HARNESS.format(program=program, prelude=_LEETCODE, setup=_CALLED, tests=statements, mark=mark)
 
 

@@ -161,15 +161,15 @@ def published(value: Any, row: Mapping[str, Any]) -> list[Check]:
             f"reward.constraints: a row needs as many {ARGUMENTS} as instructions, got {value!r:.80} and "
             f"{arguments!r:.80}"
         )
-    return [_check(name, given) for name, given in zip(value, arguments, strict=True)]
+    return [_check(name, own) for name, own in zip(value, arguments, strict=True)]
 
 
 def _check(name: Any, arguments: Any) -> Check:
     if name not in INSTRUCTIONS:
         raise SettingError(f"reward.constraints: {unknown('instruction', str(name), INSTRUCTIONS)}")
-    given = {key: value for key, value in (arguments or {}).items() if value is not None}
+    own = {key: value for key, value in (arguments or {}).items() if value is not None}
     try:
-        return INSTRUCTIONS[name](**given)
+        return INSTRUCTIONS[name](**own)
     except TypeError as error:
         reason = str(error).rpartition("() ")[2]
-        raise SettingError(f"reward.constraints: {name}: {reason} (it has {', '.join(given) or 'none'})") from None
+        raise SettingError(f"reward.constraints: {name}: {reason} (it has {', '.join(own) or 'none'})") from None

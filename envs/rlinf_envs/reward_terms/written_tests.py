@@ -48,7 +48,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Texts:
-    """What the program reads, and what it has to print."""
+    """Pairs of a text that the program reads, and of the one that it has to print."""
 
     pairs: tuple[tuple[str, str], ...]
 
@@ -101,15 +101,15 @@ def _statements(field: str, listed: list[str], row: Mapping[str, Any]) -> Statem
 
 def _paired(name: str, pairs: list[tuple[Any, Any]], calls: bool) -> Calls | Texts:
     if calls:
-        return Calls(name, tuple((repr(_arguments(given)), repr(_results(result))) for given, result in pairs))
-    return Texts(tuple((_text(given), _text(printed)) for given, printed in pairs))
+        return Calls(name, tuple((repr(_arguments(inputs)), repr(_results(result))) for inputs, result in pairs))
+    return Texts(tuple((_text(typed), _text(printed)) for typed, printed in pairs))
 
 
-def _arguments(given: Any) -> list[Any]:
+def _arguments(inputs: Any) -> list[Any]:
     """Arguments as a list, or as text with one of JSON on each line."""
-    if isinstance(given, str):
-        return [_parsed(line) for line in given.strip().split("\n")]
-    return list(given) if _listed(given) else [given]
+    if isinstance(inputs, str):
+        return [_parsed(line) for line in inputs.strip().split("\n")]
+    return list(inputs) if _listed(inputs) else [inputs]
 
 
 def _results(value: Any) -> list[Any]:

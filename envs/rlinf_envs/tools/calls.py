@@ -39,9 +39,9 @@ def calls_in(response: str) -> list[ToolCall]:
     calls: list[ToolCall] = []
     for part in without_closed_thoughts(response).split(_OPENING)[1:]:
         content, closing, _ = part.partition(_CLOSING)
-        found = _calls(_FENCE.sub("", content.strip()))
-        if closing == _CLOSING or not any(call.problem for call in found):
-            calls += found
+        closed = _calls(_FENCE.sub("", content.strip()))
+        if closing == _CLOSING or not any(call.problem for call in closed):
+            calls += closed
     return calls
 
 

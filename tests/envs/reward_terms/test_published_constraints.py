@@ -17,7 +17,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("keywords:frequency", {"keyword": "flow", "frequency": 2, **LEAST}, "Flow and flowing", "flow"),
     ("keywords:forbidden_words", {"forbidden_words": ["fire"]}, "firefly", "Fire!"),
     ("keywords:letter_frequency", {"letter": "E", "let_frequency": 2.0, "let_relation": "less than"}, "e", "Ee"),
-    ("language:response_language", {"language": "de"}, "Das ist nicht das Haus.", "This is not the house."),
+    ("language:response_language", {"language": "de"}, "Das ist nicht der Baum.", "This is not the tree."),
     (
         "length_constraints:number_sentences",
         {"num_sentences": 3, **LESS},

@@ -10,7 +10,7 @@ from rlinf_envs.reward_terms.text_forms import ends_with, has_postscript, has_ti
 @pytest.mark.parametrize(
     ("text", "count"),
     [
-        ("I don’t know", 3),
+        ("I don’t see", 3),
         ("It costs 3.5 dollars", 4),
         ("about 1,000 people", 3),
         ("We met at 5:30 yesterday", 5),
@@ -30,8 +30,8 @@ def test_words(text: str, count: int) -> None:
     ("text", "count"),
     [
         ("Dr. Smith arrived. He sat down.", 2),
-        ('She said "Go." Then she left.', 2),
-        ('"Go!" she said.', 1),
+        ('She wrote "Go." Then she left.', 2),
+        ('"Go!" she wrote.', 1),
         ("The U.S. economy grew.", 1),
         ("It costs 3.5 dollars, e.g. for bread.", 1),
         ("He woke at 5 a.m. and left. She slept.", 2),
@@ -82,7 +82,7 @@ def test_no_json(text: str) -> None:
 
 
 def test_forms() -> None:
-    assert is_quoted('"He said "hi" to me"')
+    assert is_quoted('"He wrote "hi" to me"')
     assert is_quoted("“curly”")
     assert not is_quoted('"')
     assert has_title("**<<Joy>>**")

@@ -62,7 +62,7 @@ def test_a_call_without_arguments(arguments: str) -> None:
 
 
 def test_a_text_in_arguments_may_have_line_breaks() -> None:
-    (call,) = calls_in('<tool_call>{"name": "say", "arguments": {"t": "a\nb"}}</tool_call>')
+    (call,) = calls_in('<tool_call>{"name": "print", "arguments": {"t": "a\nb"}}</tool_call>')
     assert call.arguments == {"t": "a\nb"}
 
 

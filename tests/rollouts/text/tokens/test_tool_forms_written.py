@@ -47,12 +47,14 @@ def test_calls_of_families(family: str, response: str, count: int) -> None:
 
 def test_blanks_of_a_text_argument_stay() -> None:
     body = "<parameter=t>\n    x = 1\n    y = 2\n</parameter>\n<parameter=u>\n a\n</parameter>"
-    assert read("xml", f"<function=say>\n{body}\n</function>") == [("say", {"t": "    x = 1\n    y = 2", "u": " a"})]
+    assert read("xml", f"<function=print>\n{body}\n</function>") == [
+        ("print", {"t": "    x = 1\n    y = 2", "u": " a"})
+    ]
 
 
 def test_marks_in_arguments_do_not_end_a_call() -> None:
     text = "between <tool_call> and </tool_call>"
-    response = canonical(BY_NAME["xml"], f"<function=say>\n<parameter=t>\n{text}\n</parameter>\n</function>", "")
+    response = canonical(BY_NAME["xml"], f"<function=print>\n<parameter=t>\n{text}\n</parameter>\n</function>", "")
     assert [call.arguments for call in calls_in(response)] == [{"t": text}]
 
 
