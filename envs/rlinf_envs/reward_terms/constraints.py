@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import without_thoughts
 from rlinf_envs.reward_terms.answering import row_value
-from rlinf_envs.reward_terms.published_constraints import are_published, published
+from rlinf_envs.reward_terms.published_constraints import are_published, contents, published
 from rlinf_envs.reward_terms.text_counts import bullets, occurrences, paragraphs, sentences, words
 from rlinf_envs.reward_terms.text_forms import (
     ends_with,
@@ -86,8 +86,12 @@ def constraints(
 
 
 def _checks_of(field: str, row: Mapping[str, Any]) -> list[Check]:
-    value = row_value("constraints", field, row)
-    return published(value, row) if are_published(value) else _checked(f"field {field} of a row", value)
+    value = contents(row_value("constraints", field, row))
+    if are_published(value):
+        return published(value, row)
+    # The rows of a table have each other's keys too, as nulls.
+    kept = {name: each for name, each in value.items() if each is not None} if isinstance(value, Mapping) else value
+    return _checked(f"field {field} of a row", kept)
 
 
 def _checked(where: str, given: Any) -> list[Check]:

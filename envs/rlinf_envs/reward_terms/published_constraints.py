@@ -128,34 +128,40 @@ INSTRUCTIONS: Mapping[str, Callable[..., Check]] = {
 """Published name -> its check, built from its arguments by their published names."""
 
 
+def contents(value: Any) -> Any:
+    """Return the contents of a row's field, which a table may hold as text.
+
+    Raises:
+        SettingError: a text that is neither JSON nor a value of Python.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return written_value(value)
+    except ValueError:
+        raise SettingError(f"reward.constraints: the field holds neither a mapping nor JSON: {value!r:.80}") from None
+
+
 def are_published(value: Any) -> bool:
-    """Whether the value of a field has instructions by their published names, in one of the forms of data sets."""
-    return isinstance(value, str | Sequence) or (isinstance(value, Mapping) and any(name in value for name in NAMES))
+    """Whether the contents of a field are instructions by their published names, in one of the forms of data sets."""
+    return isinstance(value, Sequence) or (isinstance(value, Mapping) and any(name in value for name in NAMES))
 
 
 def published(value: Any, row: Mapping[str, Any]) -> list[Check]:
-    """Return the checks of a row's field.
+    """Return the checks of a row.
 
     Args:
-        value: names, whose arguments are in the row's ``kwargs``; or a mapping with both, in a list or as text.
+        value: names, whose arguments are in the row's ``kwargs``; or a mapping with both, also in a list.
 
     Raises:
         SettingError: an instruction or argument that is unknown, or a value of another form.
     """
-    if isinstance(value, str):
-        try:
-            value = written_value(value)
-        except ValueError:
-            raise SettingError(
-                f"reward.constraints: the field holds neither a mapping nor JSON: {value!r:.80}"
-            ) from None
     if isinstance(value, Sequence) and len(value) == 1 and isinstance(value[0], Mapping):
         [value] = value
     if isinstance(value, Mapping):
         row = value
         value = next((row[name] for name in NAMES if name in row), None)
-    arguments = row.get(ARGUMENTS)
-    arguments = written_value(arguments) if isinstance(arguments, str) else arguments
+    arguments = contents(row.get(ARGUMENTS))
     if not isinstance(value, Sequence) or not isinstance(arguments, Sequence) or len(value) != len(arguments):
         raise SettingError(
             f"reward.constraints: a row needs as many {ARGUMENTS} as instructions, got {value!r:.80} and "
