@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from rlinf.base import thought_marks
+from rlinf.base.thought_marks import OPENING, without_closed_thoughts
 
 AnswerFormat = Literal["tag", "boxed", "####", "plain"]
 
@@ -22,7 +22,7 @@ _BRACES = re.compile(
     re.DOTALL,
 )
 _SENTENCE_MARKS = ".,;:!?"
-_THOUGHTS = re.compile(rf"(?P<open>{thought_marks.OPENING})|{thought_marks.CLOSING}")
+_OPENING = re.compile(OPENING)
 
 
 def without_thoughts(text: str) -> str:
@@ -32,20 +32,9 @@ def without_thoughts(text: str) -> str:
     never began, the chat template began them: all text before is thoughts. Thoughts that never end take the rest.
     One pass.
     """
-    kept: list[str] = []
-    thinking = False
-    since = 0  # where text began that is no thought
-    for mark in _THOUGHTS.finditer(text):
-        if mark["open"]:
-            if not thinking:
-                kept.append(text[since : mark.start()])
-            thinking = True
-        else:
-            if not thinking:
-                kept.clear()
-            thinking = False
-            since = mark.end()
-    return "".join(kept) + ("" if thinking else text[since:])
+    rest = without_closed_thoughts(text)
+    opening = _OPENING.search(rest)
+    return rest if opening is None else rest[: opening.start()]
 
 
 def last_boxed(text: str) -> str | None:

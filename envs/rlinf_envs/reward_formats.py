@@ -13,18 +13,17 @@ from collections.abc import Callable
 import regex
 
 from rlinf_envs.errors import SettingError
-from rlinf_envs.extraction import without_thoughts
+from rlinf_envs.extraction import last_boxed, without_thoughts
 from rlinf_envs.suggest import unknown
 
 PATTERN_TIMEOUT_S = 1.0
 _EXPLICIT = "regex:"
 
-_BOX = re.compile(r"\\boxed\s*\{")
 _HASHES = re.compile(r"^####\s*\S[^\n]*\Z", re.MULTILINE)
 
 
 def _boxed(response: str) -> bool:
-    return _BOX.search(without_thoughts(response)) is not None
+    return bool((last_boxed(without_thoughts(response)) or "").strip())
 
 
 def _tag(response: str) -> bool:
@@ -45,6 +44,7 @@ def _think(response: str) -> bool:
         and answer.startswith("<answer>")
         and answer.endswith("</answer>")
         and not ("<answer>" in content or "</answer>" in content)
+        and bool(content.strip())
     )
 
 
@@ -53,7 +53,7 @@ def _hashes(response: str) -> bool:
 
 
 def _plain(response: str) -> bool:
-    text = response.strip()
+    text = without_thoughts(response).strip()
     return bool(text) and "\n" not in text
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import Any
 
 _MESSAGES = re.compile(r"\s*\[\s*\{\s*['\"](?:role|from|content|value)['\"]\s*:")
+_BETWEEN = re.compile(r"[\s,;]*")
 MAX_DEPTH = 200
 """Brackets within brackets: no data set, tool call or answer nests as deeply."""
 # A text that never ends goes to the end, so that each character is read once.
@@ -82,6 +83,33 @@ def written_value(text: str) -> Any:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise ValueError("neither JSON nor a value of Python") from None
+
+
+def written_values(text: str) -> list[Any]:
+    """Parse values that follow each other, with blanks, commas or semicolons between; those of a list are read as such.
+
+    >>> written_values('{"a": 1}; {"a": 2}'), written_values("[{'a': True,}]")
+    ([{'a': 1}, {'a': 2}], [{'a': True}])
+
+    Raises:
+        ValueError: something in between is neither JSON nor a value of Python, or nested too deeply (TooDeep).
+    """
+    try:
+        # What Python writes may have sets and numbers as keys, which JSON has not.
+        value = json.loads(json.dumps(written_value(text)))
+        return value if isinstance(value, list) else [value]
+    except TooDeep:
+        raise
+    except (ValueError, TypeError):
+        results, end = [], _BETWEEN.match(text).end()  # type: ignore[union-attr]  # it matches nothing too
+        decoder = json.JSONDecoder(object_pairs_hook=_object, strict=False)
+        while end < len(text):
+            value, end = decoder.raw_decode(text, end)
+            results.append(value)
+            end = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
+        if not results:
+            raise ValueError("no value") from None
+        return results
 
 
 def check_depth(text: str | bytes) -> None:

@@ -19,9 +19,13 @@ from rlinf_envs.math.pool import VerifierPool
 from rlinf_envs.math.size import too_large
 from rlinf_envs.reward_formats import FORMATS
 from rlinf_envs.reward_terms.choice import chosen
+from rlinf_envs.reward_terms.constraints import constraints
 from rlinf_envs.reward_terms.exact import exact
+from rlinf_envs.reward_terms.programs import program_of
+from rlinf_envs.reward_terms.verdicts import grade_in
 from rlinf_envs.steps import split_steps
 from rlinf_envs.tasks import Task
+from rlinf_envs.tools.calls import calls_in
 
 # {} is where the repeated text goes: prefix, unit, suffix.
 SHAPES: dict[str, tuple[str, str, str]] = {
@@ -72,9 +76,28 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "commands that dress": (r"\boxed{", r"\textbf{", "1}"),
     "transposes": (r"\boxed{(1,2)", "^T", "}"),
     "values of an unknown": (r"\boxed{", "x=1 or ", "y=2}"),
+    "points and capitals": ("A", ". A", "."),
+    "dividers": ("a", "\n***\n", "a"),
+    "list items": ("", "- a\n", "1. a."),
+    "stars": ("*a", "* ", "a*"),
+    "open placeholders": ("", "[a ", "]"),
+    "open fences": ("", "```python\ndef f(x): f\n", "x"),
+    "fences": ("", "```\ndef f(x): f\n```\n", "x"),
+    "lines of code": ("", "x = 1\n", "x"),
+    "scores": ("Score: ", "score (", "8"),
+    "grades": ("I give it ", "8/10 ", "9"),
+    "open calls of tools": ("", "<tool_call>", "x"),
+    "calls of tools": ("", "<tool_call>{}</tool_call>", "x"),
+    "values in a call": ("<tool_call>", '{"a": 1} ', "</tool_call>"),
     "a matrix": (r"\boxed{\begin{pmatrix}", r"1 & 2 \\ ", r"\end{pmatrix}}"),
 }  # fmt: skip
 SIZES = (2_000, 8_000, 32_000, 64_000)
+_INSTRUCTED = constraints(
+    require={
+        "max_words": 9, "max_sentences": 9, "paragraphs": 2, "bullets": 2, "keywords": ["a b"], "ends_with": "x",
+        "json": True, "title": True, "placeholders": 2, "postscript": "P.P.S.", "quoted": True, "no_commas": True,
+    }
+)  # fmt: skip
 _FLOOR_S = 0.004
 """Below this a measured time is noise."""
 
@@ -100,6 +123,10 @@ def _formats(text: str) -> None:
     chosen(text, "ABCD")
     for compare in ("equal", "contains"):
         exact(compare=compare)(prompt="", response=text, answer="1", row={})
+    program_of(text)
+    calls_in(text)
+    grade_in(text, 10)
+    _INSTRUCTED(prompt="", response=text, answer="", row={})
 
 
 def _turns_and_steps(text: str) -> None:

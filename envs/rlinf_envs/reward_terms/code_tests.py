@@ -3,43 +3,24 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlinf_envs.errors import SettingError
-from rlinf_envs.extraction import without_thoughts
 from rlinf_envs.reward_terms.answering import row_value
+from rlinf_envs.reward_terms.harness import harness, reading
+from rlinf_envs.reward_terms.programs import program_of
+from rlinf_envs.reward_terms.written_tests import Calls, Statements, Texts, tests_of
 from rlinf_envs.sandbox import Limits, Sandbox
 
 if TYPE_CHECKING:
     from rlinf.interfaces import RewardTerm
 
-_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _REMEMBERED = 4096
-
-# The program first, then the tests one by one, in its names. The mark is new for each run, so that no program can print
-# a result that it has learned by heart.
-_HARNESS = """
-names = {{"__name__": "program"}}
-exec(compile({program!r}, "program.py", "exec"), names)
-passed = []
-for test in {tests!r}:
-    try:
-        exec(compile(test, "test.py", "exec"), names)
-        passed.append("1")
-    except Exception:
-        passed.append("0")
-print("\\n{mark}" + "".join(passed), flush=True)
-"""
-
-
-def program_of(response: str) -> str:
-    """Return the last complete block of code behind the thoughts; all that follows them if there is none."""
-    response = without_thoughts(response)
-    blocks = _BLOCK.findall(response)
-    return str(blocks[-1]) if blocks else response
+_TOLERANCE = 1e-6
+"""Of numbers that the test writes with decimals, relative and absolute."""
 
 
 def code_tests(
@@ -52,8 +33,9 @@ def code_tests(
     """Return the share of tests that the program passes.
 
     Args:
-        field: where in the row they stand: a list of statements (``assert f(2) == 4``), one text of them, or
-            ``{inputs: [...], outputs: [...]}``, what the program reads and has to print.
+        field: where in the row they stand: a list of statements (``assert f(2) == 4``), one text of them,
+            ``{inputs: [...], outputs: [...]}``, what the program reads and has to print, or another form of
+            :mod:`~rlinf_envs.reward_terms.written_tests`.
         partial: false gives 1 if all pass, and otherwise 0.
         time_s, memory_mb: limits of one run (see :class:`rlinf_envs.sandbox.Limits`).
 
@@ -64,44 +46,50 @@ def code_tests(
 
     # The answers of a group are often the same.
     @functools.lru_cache(maxsize=_REMEMBERED)
-    def passed(program: str, tests: tuple[str, ...]) -> float:
+    def passed(program: str, tests: Statements | Calls) -> float:
         mark = secrets.token_hex(16)
-        outcome = sandbox.run(_HARNESS.format(program=program, tests=list(tests), mark=mark))
-        result = re.search(rf"^{mark}([01]+)$", outcome.output, re.MULTILINE)
-        return result.group(1).count("1") / len(tests) if result else 0.0
+        results = re.findall(rf"^{mark}([01])$", sandbox.run(harness(program, tests, mark)).output, re.MULTILINE)
+        return results.count("1") / tests.count
 
     @functools.lru_cache(maxsize=_REMEMBERED)
-    def printed(program: str, given: str, requested: str) -> bool:
-        outcome = sandbox.run(program, given)
-        return outcome.status == "done" and _lines(outcome.output) == _lines(requested)
+    def printed(program: str, stdin: str, requested: str) -> bool:
+        outcome = sandbox.run(reading(program), stdin)
+        return outcome.status == "done" and same_output(outcome.output, requested)
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        program, tests = program_of(response), row_value("code_tests", field, row)
-        if isinstance(tests, Mapping):
-            inputs, requested = _pairs(field, tests)
-            share = sum(printed(program, *pair) for pair in zip(inputs, requested, strict=True)) / len(inputs)
+        program, tests = program_of(response), tests_of(field, row_value("code_tests", field, row), row)
+        if isinstance(tests, Texts):
+            share = sum(printed(program, *pair) for pair in tests.pairs) / len(tests.pairs)
         else:
-            share = passed(program, _statements(field, tests))
+            share = passed(program, tests)
         return share if partial else float(share == 1.0)
 
     return term
 
 
-def _statements(field: str, tests: Any) -> tuple[str, ...]:
-    listed = (tests,) if isinstance(tests, str) else tuple(map(str, tests)) if isinstance(tests, Sequence) else ()
-    if not listed:
-        raise SettingError(f"reward.code_tests: field {field} of a row holds no test but {tests!r:.80}")
-    return listed
+def same_output(output: str, requested: str) -> bool:
+    """Whether two outputs have the same lines, but for blanks at their ends and the last digits of decimal numbers.
+
+    >>> same_output("0.30000000000000004 \\n", "0.3"), same_output("2.0", "2")
+    (True, False)
+    """
+    lines, others = ([line.rstrip() for line in text.strip().splitlines()] for text in (output, requested))
+    return len(lines) == len(others) and all(
+        line == other or _same_numbers(line.split(), other.split()) for line, other in zip(lines, others, strict=True)
+    )
 
 
-def _pairs(field: str, tests: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    inputs, requested = tests.get("inputs"), tests.get("outputs")
-    if not isinstance(inputs, Sequence) or not isinstance(requested, Sequence) or not len(inputs) == len(requested) > 0:
-        raise SettingError(
-            f"reward.code_tests: field {field} of a row needs as many inputs as outputs, got {tests!r:.80}"
-        )
-    return [str(each) for each in inputs], [str(each) for each in requested]
+def _same_numbers(words: list[str], others: list[str]) -> bool:
+    return len(words) == len(others) and all(
+        word == other or _near(word, other) for word, other in zip(words, others, strict=True)
+    )
 
 
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.strip().splitlines()]
+def _near(word: str, requested: str) -> bool:
+    if not re.fullmatch(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?|[-+]?\d+[eE][-+]?\d+", requested):
+        return False
+    try:
+        value = float(word)
+    except ValueError:
+        return False
+    return math.isclose(value, float(requested), rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rlinf_envs.errors import SettingError
 from rlinf_envs.reward_formats import format_check
+from rlinf_envs.reward_terms.language_detection import SCRIPTS, script_share
 from rlinf_envs.suggest import unknown
 
 if TYPE_CHECKING:  # the protocol is in a module that imports torch, which an env worker must not load
     from rlinf.interfaces import RewardTerm
-
-SCRIPTS: dict[str, frozenset[str]] = {
-    "en": frozenset({"LATIN"}),
-    "de": frozenset({"LATIN"}),
-    "fr": frozenset({"LATIN"}),
-    "es": frozenset({"LATIN"}),
-    "ru": frozenset({"CYRILLIC"}),
-    "el": frozenset({"GREEK"}),
-    "zh": frozenset({"CJK"}),
-    "ja": frozenset({"CJK", "HIRAGANA", "KATAKANA"}),
-    "ko": frozenset({"HANGUL"}),
-    "ar": frozenset({"ARABIC"}),
-    "he": frozenset({"HEBREW"}),
-    "hi": frozenset({"DEVANAGARI"}),
-    "th": frozenset({"THAI"}),
-}
-"""Language code -> scripts (first word of the Unicode character name) that its text is written in."""
 
 
 def format_term(*, pattern: str) -> RewardTerm:
@@ -58,16 +39,8 @@ def language_term(*, expected: str = "en") -> RewardTerm:
     """Return the share of the response's letters in the script of ``expected``; 1 if there are no letters."""
     if expected not in SCRIPTS:
         raise SettingError("reward.language.expected: " + unknown("language", expected, SCRIPTS))
-    scripts = SCRIPTS[expected]
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        # LaTeX commands are markup: they are Latin in every language.
-        letters = [_script(char) for char in re.sub(r"\\[A-Za-z]+", "", response) if char.isalpha()]
-        return sum(script in scripts for script in letters) / len(letters) if letters else 1.0
+        return script_share(response, expected)
 
     return term
-
-
-@lru_cache(maxsize=4096)
-def _script(char: str) -> str:
-    return unicodedata.name(char, "UNKNOWN").split(" ")[0].split("-")[0]

@@ -90,6 +90,8 @@ def _converted(tool: str, name: str, value: Any, schema: Mapping[str, Any]) -> A
             value = int(value) if kind == "integer" else float(value)
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
+    if kind == "string" and isinstance(value, int) and "enum" not in schema:
+        value = json.dumps(value)  # some families write all arguments without quotes
     fits = {
         "string": isinstance(value, str),
         "integer": isinstance(value, int) and not isinstance(value, bool),

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlinf.base.json_text import parse_json
+from rlinf.base.thought_marks import without_closed_thoughts
 from rlinf.rollouts.agents.episodes import AgentEpisode
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.tool_forms import tool_message
 
-_TOOL_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+_TOOL_CALL = re.compile(r"<tool_call>\s*(\{(?:(?!<tool_call>).)*?\})\s*</tool_call>", re.DOTALL)
 
 
 class BadRequest(Exception):
@@ -67,10 +68,12 @@ def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:
     """Build the message of a response: with tools, texts in <tool_call> marks are calls; ``name`` begins their ids."""
     message: dict[str, Any] = {"role": "assistant", "content": text}
     calls = []
-    for number, result in enumerate(_TOOL_CALL.findall(text) if with_tools else ()):
+    for number, result in enumerate(_TOOL_CALL.findall(without_closed_thoughts(text)) if with_tools else ()):
         try:
             call = parse_json(result)
-            function = {"name": str(call["name"]), "arguments": json.dumps(call.get("arguments", {}))}
+            arguments = call.get("arguments", call.get("parameters")) or {}
+            as_text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            function = {"name": str(call["name"]), "arguments": as_text}
         except (ValueError, KeyError, TypeError):
             continue
         calls.append({"id": f"call-{name}-{number}", "type": "function", "function": function})

@@ -73,3 +73,11 @@ def test_thoughts_do_not_count_and_a_blank_response_keeps_nothing() -> None:
     assert score(term, "<think>LET ME THINK, AT LENGTH</think>it is so") == 1.0
     for blank in ("", " \n", "<think>it never ends"):
         assert score(term, blank) == 0.0
+
+
+def test_rows_of_a_table_have_text_and_nulls() -> None:
+    term = constraints(field="wanted")
+    assert score(term, "a, b", wanted='{"no_commas": true, "max_words": 2}') == 0.5
+    assert score(term, "a, b", wanted={"no_commas": None, "max_words": 2, "keywords": None}) == 1.0
+    with pytest.raises(SettingError, match="unknown constraint 'func_name'"):
+        score(term, "a", wanted='{"func_name": "validate_lowercase"}')

@@ -27,3 +27,47 @@ def test_a_broken_call_has_a_problem_in_words(content: str, problem: str) -> Non
     (call,) = calls_in(f"<tool_call>{content}</tool_call>")
     assert problem in call.problem
     assert call.arguments == {}
+
+
+CALL = '{"name": "add", "arguments": {"a": 1}}'
+
+
+@pytest.mark.parametrize(
+    ("response", "count"),
+    [
+        (f"<tool_call>\n{CALL}\n{CALL}\n</tool_call>", 2),
+        (f"<tool_call>[{CALL}, {CALL}]</tool_call>", 2),
+        (f"<tool_call>{CALL}<tool_call>{CALL}</tool_call>", 2),
+        (f"<tool_call>\n{CALL}", 1),
+        (f"<tool_call>```json\n{CALL}\n```</tool_call>", 1),
+        ("<tool_call>{'name': 'add', 'arguments': {'a': 1,},}</tool_call>", 1),
+        ('<tool_call>{"name": " add", "parameters": {"a": 1}}</tool_call>', 1),
+        ('<tool_call>{"type": "function", "function": {"name": "add", "arguments": "{\\"a\\": 1}"}}</tool_call>', 1),
+        (f"<think>I could call {written('add', {'a': 2})}</think>{written('add', {'a': 1})}", 1),
+        (f"plan: {written('add', {'a': 2})}</think>It is 5.", 0),
+        ("I will use the <tool_call> tag.", 0),
+        ('<tool_call>{"name": "add", "arguments": {"a"', 0),
+    ],
+)
+def test_calls_as_models_write_them(response: str, count: int) -> None:
+    assert [(call.name, dict(call.arguments), call.problem) for call in calls_in(response)] == [
+        ("add", {"a": 1}, "")
+    ] * count
+
+
+@pytest.mark.parametrize("arguments", ["", ', "arguments": null', ', "arguments": ""', ', "arguments": {}'])
+def test_a_call_without_arguments(arguments: str) -> None:
+    (call,) = calls_in(f'<tool_call>{{"name": "now"{arguments}}}</tool_call>')
+    assert (call.name, call.arguments, call.problem) == ("now", {}, "")
+
+
+def test_a_text_in_arguments_may_have_line_breaks() -> None:
+    (call,) = calls_in('<tool_call>{"name": "print", "arguments": {"t": "a\nb"}}</tool_call>')
+    assert call.arguments == {"t": "a\nb"}
+
+
+@pytest.mark.parametrize("content", ['{"name": "add", "args": {"a": 1}}', "{'name': 'add', 'arguments': {'a': {1}}}"])
+def test_arguments_elsewhere_or_without_json_are_a_problem(content: str) -> None:
+    (call,) = calls_in(f"<tool_call>{content}</tool_call>")
+    assert call.problem
+    assert call.arguments == {}

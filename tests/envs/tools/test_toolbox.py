@@ -144,3 +144,12 @@ def test_a_dialogue_offers_its_methods() -> None:
     answer, reward, ended, _, info = env.step(written("price", {"thing": "tea"}))
     assert (answer, reward, ended, info) == (str(env.cents + 3), 0.0, False, {"role": "tool"})
     assert env.step(answer)[1:3] == (1.0, True)
+
+
+def test_numbers_without_quotes_are_texts_where_a_tool_takes_text() -> None:
+    def find(code: str) -> str:
+        return code
+
+    tool = tool_of(find)
+    assert [tool.answer({"code": value}) for value in ("007", 12, True)] == ["007", "12", "true"]
+    assert "must be of type string" in tool.answer({"code": 1.5})

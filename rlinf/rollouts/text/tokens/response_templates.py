@@ -33,7 +33,9 @@ def form_for(written: str, tokenizer: Any, *, tools: Sequence[Mapping[str, Any]]
     family = next((form for form in FORMS if form.mark in written), HERMES)
     if not has_response_template(tokenizer) or HERMES.mark in written:
         return family
-    return ToolForm("of the response template", "", _TemplateCalls(tokenizer, family, tuple(tools), opened))
+    return ToolForm(
+        "of the response template", "", _TemplateCalls(tokenizer, family, tuple(tools), opened), reads_thoughts=True
+    )
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,6 @@ class _TemplateCalls:
         try:
             message = self.tokenizer.parse_response(text, prefix=self.opened, tools=list(self.tools))
         except (ValueError, KeyError, TypeError, RecursionError):  # a call that is cut, or no JSON
-            return self.otherwise.find(text)
+            return self.otherwise.calls(text)
         calls = [call.get("function", call) for call in message.get("tool_calls") or () if isinstance(call, Mapping)]
         return [(str(call["name"]), call.get("arguments", {})) for call in calls if "name" in call]

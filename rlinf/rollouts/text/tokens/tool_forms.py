@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlinf.base.json_text import check_depth, parse_json
+from rlinf.base.json_text import parse_json, written_values
+from rlinf.base.thought_marks import without_closed_thoughts
 
 Calls = list[tuple[str, Any]]
 """(name, arguments), in the order of the response; arguments that could not be read are left as text."""
@@ -27,22 +28,42 @@ class ToolForm:
     mark: str
     """Stands in what the template writes for a call."""
     find: Callable[[str], Calls]
+    reads_thoughts: bool = False
+    """Whether ``find`` distinguishes thoughts from the rest."""
+
+    def calls(self, raw: str) -> Calls:
+        """Return the calls in a response with its special tokens; those in closed thoughts are plans."""
+        return self.find(raw if self.reads_thoughts else without_closed_thoughts(raw))
 
 
-_HERMES = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_XML_CALL = re.compile(r"<function=([^>\s]+)>(.*?)</function>", re.DOTALL)
-_XML_ARGUMENT = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
-_GLM_CALL = re.compile(r"<tool_call>\s*([\w.-]+)\s*(.*?)</tool_call>", re.DOTALL)
-_GLM_ARGUMENT = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
-_HARMONY = re.compile(r"to=functions\.([\w.-]+).*?<\|message\|>(.*?)(?:<\|call\|>|<\|end\|>|\Z)", re.DOTALL)
-_DEEPSEEK = re.compile(r"<｜tool▁sep｜>([\w.-]+)\s*```json\s*(.*?)```", re.DOTALL)
-_KIMI = re.compile(r"functions\.([\w.-]+):\d+<\|tool_call_argument_begin\|>(.*?)<\|tool_call_end\|>", re.DOTALL)
-_GEMMA_CALL = re.compile(r"<\|tool_call>call:([\w.-]+)(\{.*?\})<tool_call\|>", re.DOTALL)
+# What a call holds ends before the next call begins: a response of opening marks alone is read once.
+_HERMES = re.compile(r"<tool_call>((?:(?!<tool_call>).)*?)</tool_call>", re.DOTALL)
+_XML_CALL = re.compile(r"<function=([^<>\s]+)>((?:(?!<function=).)*?)</function>", re.DOTALL)
+_XML_ARGUMENT = re.compile(r"<parameter=([^<>\s]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL)
+_GLM_CALL = re.compile(r"<tool_call>\s*([\w.-]++)\s*((?:(?!<tool_call>).)*?)</tool_call>", re.DOTALL)
+_GLM_ARGUMENT = re.compile(
+    r"<arg_key>((?:(?!<arg_key>).)*?)</arg_key>\s*<arg_value>((?:(?!<arg_key>).)*?)</arg_value>", re.DOTALL
+)
+_HARMONY = re.compile(
+    r"to=functions\.([\w.-]++)(?:(?!to=functions\.).)*?<\|message\|>(.*?)(?:<\|call\|>|<\|end\|>|\Z)", re.DOTALL
+)
+_DEEPSEEK = re.compile(r"<｜tool▁sep｜>([\w.-]++)\s*```json\s*((?:(?!<｜tool▁sep｜>).)*?)```", re.DOTALL)
+_DEEPSEEK_BARE = re.compile(
+    r"<｜tool▁call▁begin｜>\s*([\w.-]++)<｜tool▁sep｜>\s*(\{(?:(?!<｜tool▁).)*)<｜tool▁call▁end｜>", re.DOTALL
+)
+_KIMI = re.compile(
+    r"functions\.([\w.-]++):\d+<\|tool_call_argument_begin\|>((?:(?!<\|tool_call_argument_begin\|>).)*?)"
+    r"<\|tool_call_end\|>",
+    re.DOTALL,
+)
+_GEMMA_CALL = re.compile(r"<\|tool_call>call:([\w.-]++)(\{(?:(?!<\|tool_call>).)*?\})<tool_call\|>", re.DOTALL)
+_PYTHONIC = re.compile(r"<\|tool_call_start\|>((?:(?!<\|tool_call_start\|>).)*?)<\|tool_call_end\|>", re.DOTALL)
+_MARK = re.compile(r"</?tool_call>")
 _GEMMA_KEY = re.compile(r"([{,]\s*)([\w-]+):")
-_PYTHONIC = re.compile(r"<\|tool_call_start\|>(.*?)<\|tool_call_end\|>", re.DOTALL)
-_LLAMA_START = re.compile(r"\A\s*(?:<\|python_tag\|>)?\s*(?=\{)")
+_LLAMA_DRESS = ("<|python_tag|>", "```json", "```"), ("<|eom_id|>", "<|eot_id|>", "```")
+"""What may stand in front of a call, and behind it."""
 _MISTRAL_NAMED = re.compile(
-    r"\[TOOL_CALLS\]\s*([\w.-]+)\s*(?:\[CALL_ID\]\w+)?\[ARGS\](.*?)(?=\[TOOL_CALLS\]|</s>|\Z)", re.DOTALL
+    r"\[TOOL_CALLS\]\s*([\w.-]+)\s*(?:\[CALL_ID\]\w+)?(?:\[ARGS\]|(?=\{))(.*?)(?=\[TOOL_CALLS\]|</s>|\Z)", re.DOTALL
 )
 
 
@@ -54,9 +75,17 @@ def _read(text: str) -> Any:
         return text.strip()
 
 
+def _value(text: str) -> Any:
+    """Read an argument as JSON; all else is a text, of which each blank counts."""
+    try:
+        return parse_json(text)
+    except ValueError:
+        return text
+
+
 def _keyed(call: re.Pattern[str], argument: re.Pattern[str]) -> Callable[[str], Calls]:
     return lambda text: [
-        (name, {key.strip(): _read(value) for key, value in argument.findall(body)})
+        (name, {key.strip(): _value(value) for key, value in argument.findall(body)})
         for name, body in call.findall(text)
     ]
 
@@ -74,16 +103,20 @@ def _mistral(text: str) -> Calls:
 
 
 def _llama(text: str) -> Calls:
-    """Read a response that is nothing but a call."""
-    start = _LLAMA_START.match(text)
-    if start is None:
-        return []
+    """Read a response that is nothing but calls. An object without parameters is an answer in JSON."""
+    bare = text.strip()
+    for before, behind in zip(*_LLAMA_DRESS, strict=True):
+        bare = bare.removeprefix(before).removesuffix(behind).strip()
     try:
-        check_depth(text[start.end() :])
-        content, _ = json.JSONDecoder().raw_decode(text[start.end() :])
+        values = written_values(bare) if bare[:1] in ("{", "[") else []
     except ValueError:
         return []
-    return _objects([content])
+    complete = all(isinstance(each, Mapping) and {"parameters", "arguments"} & set(each) for each in values)
+    return _objects(values) if complete else []
+
+
+def _deepseek(text: str) -> Calls:
+    return _named(_DEEPSEEK)(text) or _named(_DEEPSEEK_BARE)(text)
 
 
 def _gemma(text: str) -> Calls:
@@ -136,7 +169,7 @@ FORMS: Sequence[ToolForm] = (
     ToolForm("glm", "<arg_key>", _keyed(_GLM_CALL, _GLM_ARGUMENT)),
     ToolForm("mistral", "[TOOL_CALLS]", _mistral),
     ToolForm("harmony", "to=functions.", _named(_HARMONY)),
-    ToolForm("deepseek", "<｜tool▁sep｜>", _named(_DEEPSEEK)),
+    ToolForm("deepseek", "<｜tool▁sep｜>", _deepseek),
     ToolForm("kimi", "<|tool_call_argument_begin|>", _named(_KIMI)),
     ToolForm("gemma", "<|tool_call>call:", _gemma),
     ToolForm("pythonic", "<|tool_call_start|>[", _pythonic),
@@ -154,16 +187,18 @@ def first_call(response: str) -> str:
 
 def canonical(form: ToolForm, raw: str, plain: str) -> str:
     """Convert a response for environments: the calls that ``form`` finds in ``raw``; else ``plain`` as it is.
-
     ``raw`` is the text with special tokens, ``plain`` without: families differ in whether their marks are such.
     """
-    calls = form.find(raw)
+    calls = form.calls(raw)
     if not calls:
         return plain
-    return "\n".join(
-        f"<tool_call>{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}</tool_call>"
-        for name, arguments in calls
-    )
+    written = (json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False) for name, arguments in calls)
+    # Marks in arguments would end the call.
+    return "\n".join(f"<tool_call>{_MARK.sub(_escaped, call)}</tool_call>" for call in written)
+
+
+def _escaped(mark: re.Match[str]) -> str:
+    return "\\u003c" + mark.group()[1:]
 
 
 def described(tools: Sequence[Mapping[str, Any]]) -> str:

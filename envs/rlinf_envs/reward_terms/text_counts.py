@@ -1,0 +1,123 @@
+"""Counts of a written text as a reader makes them: words, sentences, paragraphs, bullets, occurrences."""
+
+from __future__ import annotations
+
+import re
+
+_NO_BLANKS = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Japanese and Chinese characters, which stand without blanks between words: each counts as a word."""
+_GAP = re.compile(r"[\s—…]+|,(?!\d)|-{2,}|\.{2,}")
+_LETTER = re.compile(r"[^\W_]")
+_UNSPACED = re.compile(f"[{_NO_BLANKS}]")
+
+_DIVIDER = re.compile(r"^[ \t]*(?:([*_-])[ \t]*)(?:\1[ \t]*){2,}$", re.MULTILINE)
+_BULLET = re.compile(r"^[ \t]*[-*+•‣◦–—][ \t]+\S", re.MULTILINE)
+_ITEM = re.compile(r"^[ \t>]*(?:[-*+•‣◦–—]|\(?\d{1,3}[.)])[ \t]+", re.MULTILINE)
+_HEADING = re.compile(r"#{1,6}\s|<<[^<>\n]*>>\s*\Z|\*\*[^*\n]+\*\*:?\s*\Z")
+_END = re.compile(r"[.!?…]+|[。！？।؟]+")
+_NEXT = re.compile(r"\s+[\"'“‘(*_]{0,4}(\w?)")
+_QUOTE_END = re.compile('["”»]')
+_CLOSING = "\"'”’»)]*_"
+_NEVER_LAST = frozenset(
+    {"mr", "mrs", "ms", "dr", "prof", "st", "mt", "rev", "gen", "sen", "rep", "gov", "capt", "sgt", "lt", "col", "hon",
+     "vs", "fig", "e.g", "i.e", "cf", "approx", "dept", "est", "p.s", "p.p.s"}
+)  # fmt: skip
+"""Abbreviations in front of what they belong to; the point behind them ends no sentence."""
+_SELDOM_LAST = re.compile(r"etc|inc|ltd|co|corp|jr|sr|ph\.d|(?:[^\W\d_]\.)+[^\W\d_]")
+"""Abbreviations whose point ends a sentence if the next word begins with a capital letter."""
+
+
+def words(text: str) -> int:
+    """Count words: what stands between blanks and dashes and has a letter or digit ("don't", "3.5", "U.S." are one).
+
+    >>> words("It's 5:30 — time for 1,000 well-known things")
+    7
+    """
+    spaced = _UNSPACED.sub(" ", text)
+    return len(text) - len(_UNSPACED.sub("", text)) + sum(bool(_LETTER.search(part)) for part in _GAP.split(spaced))
+
+
+def sentences(text: str) -> int:
+    """Count sentences. Abbreviations end none, list numbers and headings are none, and the last needs no mark.
+
+    >>> sentences('Dr. Smith wrote "Go." We left at 5 a.m. and slept')
+    2
+    """
+    return sum(map(_sentences_of, _blocks(text)))
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the parts between blank lines and dividers (``***``, ``---``)."""
+    parts = re.split(r"\n[ \t]*\n", _DIVIDER.sub("\n\n", text.replace("\r\n", "\n")))
+    return [part.strip() for part in parts if part.strip()]
+
+
+def bullets(text: str) -> int:
+    """Count points of Markdown lists without numbers; a divider is none."""
+    return len(_BULLET.findall(_DIVIDER.sub("", text)))
+
+
+def occurrences(text: str, phrase: str, *, whole_words: bool = True) -> int:
+    """Count ``phrase`` in ``text``, in any case and however its blanks and apostrophes are written.
+
+    >>> occurrences("I don’t see _why_; Sundays", "don't"), occurrences("Sundays", "sun")
+    (1, 0)
+    """
+    pattern = r"\s+".join(re.escape(part) for part in _apostrophes(phrase).split())
+    if not pattern:
+        return 0
+    before, after = (rf"(?<![^\W_{_NO_BLANKS}])", rf"(?![^\W_{_NO_BLANKS}])") if whole_words else ("", "")
+    return len(re.findall(before + pattern + after, _apostrophes(text), re.IGNORECASE))
+
+
+def _apostrophes(text: str) -> str:
+    return text.replace("’", "'")
+
+
+def _blocks(text: str) -> list[tuple[bool, str]]:
+    """Paragraphs and list items as (is an item, text without its mark)."""
+    results = []
+    for paragraph in paragraphs(text):
+        starts = [item.start() for item in _ITEM.finditer(paragraph)]
+        ends = [*starts, len(paragraph)]
+        if paragraph[: ends[0]].strip():
+            results.append((False, paragraph[: ends[0]].strip()))
+        results += [
+            (True, _ITEM.sub("", paragraph[start:end], count=1).strip())
+            for start, end in zip(starts, ends[1:], strict=True)
+        ]
+    return results
+
+
+def _sentences_of(block: tuple[bool, str]) -> int:
+    is_item, text = block
+    count, since = 0, 0
+    for mark in _END.finditer(text):
+        if _ends_sentence(text, since, mark):
+            count += bool(_LETTER.search(text, since, mark.start()))
+            since = mark.end()
+    unmarked = _LETTER.search(text, since) is not None
+    return count + (unmarked and (count > 0 or not (is_item or _HEADING.match(text))))
+
+
+def _ends_sentence(text: str, since: int, mark: re.Match[str]) -> bool:
+    if mark.group()[0] in "。！？।؟":
+        return True
+    closed = mark.end()
+    while closed < len(text) and text[closed] in _CLOSING:
+        closed += 1
+    if closed == len(text):
+        return True
+    if not text[closed].isspace():
+        return False
+    following = _NEXT.match(text, closed)
+    first = following[1] if following else ""
+    if first.islower() and (mark.group() in ("...", "…") or _QUOTE_END.search(text, mark.end(), closed)):
+        return False
+    if mark.group() != ".":
+        return True
+    start = max(since, text.rfind(" ", since, mark.start()) + 1, text.rfind("\n", since, mark.start()) + 1)
+    word = text[start : mark.start()].strip("\"'“‘(*_").lower()
+    if word in _NEVER_LAST or (len(word) == 1 and word.isalpha() and word != "i") or (word == "no" and first.isdigit()):
+        return False
+    return first.isupper() or _SELDOM_LAST.fullmatch(word) is None
