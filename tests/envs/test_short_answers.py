@@ -110,6 +110,7 @@ def test_environments_with_one_answer_read_it(form: str) -> None:
     assert reward(Figures(), form) == reward(Details(), form) == 1.0
     prices = PriceList()
     prices.reset(seed=0)
+    assert prices.price(f" {prices._thing.title()}") == prices.price(prices._thing)
     answered = prices.reply(form.format(prices.price(prices._thing)))
     assert isinstance(answered, End)
     assert answered.reward == 1.0

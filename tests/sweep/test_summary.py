@@ -88,6 +88,7 @@ def test_two_saturated_seeds_are_not_sure(tmp_path: Path) -> None:
     summary = summarise(read_sweep(folder))
     assert summary.sure is False
     assert "(p = 0.33)" in summary.verdict
+    assert "A comparison of 4 fresh seeds" in summary.verdict
 
 
 def test_what_is_not_distinguishable_is_not_certain_in_the_next_line(tmp_path: Path) -> None:

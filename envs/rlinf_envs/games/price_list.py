@@ -45,7 +45,7 @@ class PriceList(Dialogue):
         Args:
             thing: its name
         """
-        return str(self._prices.get(thing, "unknown"))
+        return str(self._prices.get(thing.strip().lower(), "unknown"))
 
     def begin(self) -> str:
         drawn = self.np_random.integers(10, 10 + self._most, size=len(self._things)).tolist()
