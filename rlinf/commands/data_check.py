@@ -130,7 +130,11 @@ def _shared_prompts(rows: Sequence[Sequence[Conversation]], others: Sequence[Seq
     if not shared:
         return []
     message = f"{len(shared)} of {len(others)} prompts of sft.eval_data are in sft.data too: {shared[0]}."
-    return [Caveat(False, message, "What is learned by heart looks like progress: take them out.", "sft.data")]
+    return [
+        Caveat(
+            False, message, "An evaluation shows no progress on what is learned by heart: take them out.", "sft.data"
+        )
+    ]
 
 
 def _prompt(conversation: Conversation) -> Sequence[Message]:

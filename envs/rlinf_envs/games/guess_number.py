@@ -12,7 +12,7 @@ from rlinf_envs.typed import typed
 
 _NUMBER = re.compile(r"-?\d{1,3}(?:,\d{3})+(?!\d)|-?\d+")
 _GUESSED = re.compile(
-    rf"\b(?:guess|try|choose|pick|say|answer)\b(?: is| with| the number| number)*\W{{0,4}}({_NUMBER.pattern})(?!\d*:)",
+    rf"\b(?:guess|try|choose|pick|answer)\b(?: is| with| the number| number)*\W{{0,4}}({_NUMBER.pattern})(?!\d*:)",
     re.IGNORECASE,
 )
 _COMPARED = re.compile(

@@ -1,4 +1,4 @@
-"""What an answer may be scored as: as it was written, and without what changes only its appearance.
+"""Texts that an answer may be scored as: as it was written, and without what changes only its appearance.
 
 Families compare texts, or parse them, and expect the bare answer: 12, not ``$12$``, "x = 12" or "12.".
 """

@@ -53,10 +53,10 @@ def _not_integrated(answer: str, entry: Mapping[str, Any]) -> bool:
 def _other_values(answer: str, entry: Mapping[str, Any]) -> bool:
     """Check the values: the family takes sorted numbers that are up to 1 off."""
     try:
-        given = [float(number) for number in json.loads(answer.replace("'", '"'))]
+        values = [float(number) for number in json.loads(answer.replace("'", '"'))]
     except (ValueError, TypeError):
         return False  # the family refuses it
-    return given != [float(number) for number in entry["metadata"]["sorted_numbers"]]
+    return values != [float(number) for number in entry["metadata"]["sorted_numbers"]]
 
 
 def _other_text(answer: str, entry: Mapping[str, Any]) -> bool:
@@ -83,10 +83,10 @@ def _other_probability(answer: str, entry: Mapping[str, Any]) -> bool:
     A rounded value counts up to 0.0001 off, as there, and no more than a hundredth of the probability.
     """
     try:
-        given, reference = (Fraction(text.replace(",", "")) for text in (answer, str(entry["answer"])))
+        values, reference = (Fraction(text.replace(",", "")) for text in (answer, str(entry["answer"])))
     except (ValueError, ZeroDivisionError):
         return True
-    return abs(given - reference) > min(Fraction(1, 10_000), reference / 100)
+    return abs(values - reference) > min(Fraction(1, 10_000), reference / 100)
 
 
 _CHECKS: Mapping[str, Callable[[str, Mapping[str, Any]], bool]] = MappingProxyType({

@@ -1,12 +1,8 @@
-"""Programs and queries as policies write them."""
-
-import json
-from pathlib import Path
+"""Programs as policies write them."""
 
 import pytest
 from rlinf_envs.sandbox import Sandbox
 from rlinf_envs.tools.python_tool import program_of, python
-from rlinf_envs.tools.search import search
 
 
 @pytest.mark.parametrize(
@@ -43,28 +39,3 @@ def test_exit_ends_a_program_well() -> None:
     assert Sandbox().run("print(3)\nexit()").status == "done"
     assert Sandbox().run("quit(0)").status == "done"
     assert Sandbox().run("exit(2)").status == "failed"
-
-
-@pytest.mark.parametrize(
-    ("query", "passage"),
-    [
-        ("Zurich", "Zürich liegt in der Schweiz."),
-        ("ZÜRICH?", "Zürich liegt in der Schweiz."),
-        ("cafe", "Café culture in Vienna."),
-        ("東京", "東京は日本の首都です。"),
-        ("capital of france", "Paris is the capital of France."),
-        ("zebra", ""),
-        ("", ""),
-    ],
-)
-def test_queries_find_words_whatever_their_accents_and_script(tmp_path: Path, query: str, passage: str) -> None:
-    texts = [
-        "Zürich liegt in der Schweiz.",
-        "Café culture in Vienna.",
-        "東京は日本の首都です。",
-        "Paris is the capital of France.",
-    ]
-    corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    answer = search(path=str(corpus), count=1).answer({"query": query})
-    assert answer == (f"[1] {passage}" if passage else "nothing was found")
