@@ -37,8 +37,9 @@ def readings(answer: str, reference: str) -> list[str]:
     """
     texts = [answer, _enclosed(answer)]
     if "\n" not in texts[-1]:
-        for step in (unwrapped, _plain, _unlabelled):
-            texts.append(step(texts[-1]))
+        texts.append(unwrapped(undressed(unwrapped(texts[-1]))))
+        texts += [_unlabelled(texts[-1]), unwrapped(texts[-1].removesuffix("."))]
+        texts.append(_unlabelled(texts[-1]))
         texts.append(_spelled(texts[-1], "×" if "×" in reference else "*"))
     texts.append(_as_reference(texts[-1], reference))
     return list(dict.fromkeys(text for text in texts if text))
@@ -49,11 +50,6 @@ def _enclosed(text: str) -> str:
     fenced = _FENCE.fullmatch(text.strip())
     lines = [line.rstrip() for line in (fenced[1] if fenced else text).strip("\n").splitlines()]
     return "\n".join(lines[1:] if len(lines) > 1 and _LABEL.fullmatch(lines[0]) else lines)
-
-
-def _plain(text: str) -> str:
-    """Without fonts and the final full stop."""
-    return unwrapped(undressed(text).strip().removesuffix("."))
 
 
 def _unlabelled(text: str) -> str:
@@ -69,6 +65,7 @@ def _spelled(text: str, times: str) -> str:
     text = _POINT_ZERO.sub(r"\1", text) if _POINT_ZERO.fullmatch(text) else text
     if not re.search(r"\d", text):
         return text
+    text = " ".join(text.split())  # the patterns below would try each start of a run of blanks
     text = _POWER.sub(lambda power: "**" + (f"({power[1]})" if power[1] else ""), text)
     return _TIMES.sub(" × " if times == "×" else "*", text)
 

@@ -9,7 +9,7 @@ import textwrap
 from rlinf_envs.sandbox import Limits, Sandbox
 from rlinf_envs.tools.tool import Tool, tool_of
 
-_FENCED = re.compile(r"\s*```[\w+-]*[ \t]*\n(.*?)\n?\s*(?:```\s*)?", re.DOTALL)
+_FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)\n?(?:```)?", re.DOTALL)
 
 
 def python(*, time_s: float = 5.0, memory_mb: int = 512, output_chars: int = 2000) -> Tool:
@@ -42,7 +42,7 @@ def program_of(code: str) -> str:
     _ = x * 2
     if _ is not None: print(repr(_))
     """
-    fenced = _FENCED.fullmatch(code)
+    fenced = _FENCED.fullmatch(code.strip())
     code = textwrap.dedent(fenced[1] if fenced else code)
     try:
         statements = ast.parse(code).body

@@ -41,6 +41,8 @@ from rlinf_envs.reasoning_gym.readings import readings
         ("Answer:\n1 2\n3 4", "1 2\n3 4"),
         ("You have tried it.", "You have tried it."),
         ("**You have tried it.**", "You have tried it."),
+        ("Answer: You have tried it.", "You have tried it."),
+        ("\\text{You have tried it.}", "You have tried it."),
         ("A=1,B=2.", "A=1,B=2"),
         ("#B A#.", "#B A#"),
     ],
