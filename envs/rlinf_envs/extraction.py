@@ -104,8 +104,12 @@ def last_hashes(text: str) -> str | None:
     return None
 
 
-def extract(response: str, answer_format: AnswerFormat, *, cut: bool = False) -> str | None:
+def extract(
+    response: str, answer_format: AnswerFormat, *, cut: bool = False, several_lines: bool = False
+) -> str | None:
     """Extract the final answer of ``response`` in one given format; None if it is missing or blank.
+
+    ``several_lines``: the answer is a grid or a list of lines, so with "####" it goes on to the end.
 
     ``cut``: the length limit ended the response. An answer then counts only if more text follows that ends it: a
     closed tag or box does, a ``####`` line that is the last one does not (``#### 1`` may be the start of
@@ -121,7 +125,7 @@ def extract(response: str, answer_format: AnswerFormat, *, cut: bool = False) ->
     elif answer_format == "boxed":
         result = last_boxed(response)
     elif answer_format == "####":
-        result = last_hashes(response)
+        result = response.rpartition("####")[2] if several_lines and "####" in response else last_hashes(response)
     else:
         result = response
     return (result.strip() or None) if result is not None else None

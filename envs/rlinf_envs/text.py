@@ -165,9 +165,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         """
         pairs = []
         for task_id in task_ids:
-            task = self._task(task_id)
-            if task.response is None and not task.answer:
-                raise ValueError(f"task {task_id} of {task.domain!r} has no reference answer to demonstrate")
+            task = self._answered_task(task_id)
             shown = task.response if task.response is not None else task.solution or self._judge.render(task.answer)
             pairs.append((self.prompt(task_id), shown))
         return pairs
@@ -189,6 +187,13 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         if not 0 <= task_id < self.num_tasks:
             raise IndexError(f"task id {task_id} is outside [0, {self.num_tasks})")
         return self._source.task(int(task_id))
+
+    def _answered_task(self, task_id: int) -> Task:
+        """Return a task that can be demonstrated."""
+        task = self._task(task_id)
+        if task.response is None and not task.answer:
+            raise ValueError(f"task {task_id} of {task.domain!r} has no reference answer to demonstrate")
+        return task
 
     # The gymnasium side.
 

@@ -18,6 +18,7 @@ from rlinf.planning.describe import rank_memory
 if TYPE_CHECKING:
     from gymnasium import spaces
 
+    from rlinf.datasets.conversation_messages import Message
     from rlinf.datasets.conversation_rows import Conversation
     from rlinf.rollouts.text.imitation import Encoded
 
@@ -71,7 +72,13 @@ def conversation_findings(config: Config) -> tuple[list[Caveat], list[str]]:
     unread = unread_columns(rows)
     if unread:
         lines.append(f"  columns that are not read: {_counted(unread, len(rows))}")
-    findings = [*_odd_answers([one.conversation for one in encoded]), *_equal_pairs([*rows, *others] if pairs else [])]
+    findings = [
+        *_odd_answers([one.conversation for one in encoded]),
+        *_equal_pairs([*rows, *others] if pairs else []),
+        *_shared_prompts(rows, others),
+    ]
+    different = len({tuple(_key(one.messages) for one in row) for row in rows})
+    lines += [f"  {different:,} of them are different"] if different < len(rows) else []
     findings += [Caveat(False, what, meaning, "sft.data") for what, meaning in marks.remarks()]
     if long:
         message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {sft.max_tokens}."
@@ -114,6 +121,30 @@ def _equal_pairs(pairs: Sequence[Sequence[Conversation]]) -> list[Caveat]:
         return []
     message = f"{len(equal)} of {len(pairs)} pairs have the same answer as chosen and as rejected: {equal[0]}."
     return [Caveat(len(equal) == len(pairs), message, "They teach nothing: take them out.", "sft.data")]
+
+
+def _shared_prompts(rows: Sequence[Sequence[Conversation]], others: Sequence[Sequence[Conversation]]) -> list[Caveat]:
+    """Report prompts of `sft.eval_data` that are learned from too."""
+    learned = {_key(_prompt(row[0])) for row in rows}
+    shared = [row[0].location for row in others if _key(_prompt(row[0])) in learned]
+    if not shared:
+        return []
+    message = f"{len(shared)} of {len(others)} prompts of sft.eval_data are in sft.data too: {shared[0]}."
+    return [
+        Caveat(
+            False, message, "An evaluation shows no progress on what is learned by heart: take them out.", "sft.data"
+        )
+    ]
+
+
+def _prompt(conversation: Conversation) -> Sequence[Message]:
+    """Return the messages in front of the first that is imitated."""
+    return list(itertools.takewhile(lambda message: not message.imitated, conversation.messages))
+
+
+def _key(messages: Sequence[Message]) -> tuple[tuple[str, str, str], ...]:
+    """Return the same for messages that differ in white space and capitals alone."""
+    return tuple((one.role, " ".join(one.content.split()).casefold(), repr(one.calls)) for one in messages)
 
 
 def _counted(counts: Mapping[str, int], everywhere: int) -> str:

@@ -143,6 +143,12 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     _start(config, worker, report)
     report.findings += [*_unopened(config, renderers[0]), *_shared(config, worker), *_stops(config, renderers[0])]
     report.lines += [f"Data: {label}: {note}" for label, note in facts.notes.items() if note]
+    held_out = worker.facts("eval").notes if config.evaluation.size else {}
+    report.lines += [
+        f"Evaluation data: {label}: {note}"
+        for label, note in held_out.items()
+        if note and note != facts.notes.get(label)
+    ]
     demonstrated_texts = ["\n".join(text for text, _ in one.turns) for one in demonstrated]
     report.lines += _shown(config, renderers[0], tasks, rendered, demonstrated_texts)
     report.lines += _pictures(config, tokenizer, renderers[0], prompts)
@@ -220,7 +226,7 @@ def _counts(worker: TextEnvWorker, facts: EnvFacts) -> list[str]:
     for task in range(facts.num_tasks):
         if time.monotonic() - began > _PATIENCE_S:
             break
-        texts.update(worker.prompts("train", [task]))
+        texts.update(" ".join(prompt.split()).casefold() for prompt in worker.prompts("train", [task]))
         read += 1
     if len(texts) == read:
         return [f"Tasks: {facts.num_tasks:,}"]

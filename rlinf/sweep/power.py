@@ -45,7 +45,8 @@ def power(difference: float, deviations: tuple[float, float], seeds: int, alpha:
     """
     a, b = (deviation**2 / seeds for deviation in deviations)
     if a + b == 0:
-        return float(difference != 0)
+        # What `rlinf.sweep.statistics.welch` returns without variance.
+        return float(difference != 0 and 2 / math.comb(2 * seeds, seeds) <= alpha)
     freedom = (a + b) ** 2 * (seeds - 1) / (a**2 + b**2)
     shift, edge = abs(difference) / math.sqrt(a + b), critical_value(alpha, freedom)
     # T = (Z + shift) / w, where freedom w^2 has a chi-square distribution.

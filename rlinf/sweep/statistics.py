@@ -105,8 +105,8 @@ def improvement(a: Mapping[int, float], b: Mapping[int, float]) -> ImprovementCh
     """Compute the improvement of ``a`` over ``b``, scores by seed, higher is better; None if one is empty.
 
     If both have the same seeds, these are resampled together: what they have in common stays so. If one was
-    better in every pair, resampling finds nothing else. The interval is then the exact one of as many independent
-    pairs as there are (Clopper and Pearson 1934, Biometrika 26).
+    better in every pair, or all are equal, resampling finds nothing else. The interval is then the exact one of as
+    many independent pairs as there are (Clopper and Pearson 1934, Biometrika 26).
     """
     if not a or not b:
         return None
@@ -117,11 +117,9 @@ def improvement(a: Mapping[int, float], b: Mapping[int, float]) -> ImprovementCh
     rows = generator.integers(len(x), size=(RESAMPLES, len(x)))
     columns = rows if order_a == order_b else generator.integers(len(y), size=(RESAMPLES, len(y)))
     low, high = percentiles(better[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2)))
-    edge = 0.025 ** (1 / min(len(x), len(y)))
-    if (better == 1).all():
-        low = edge
-    elif (better == 0).all():
-        high = 1 - edge
+    if (better == better[0, 0]).all():
+        edge = 0.025 ** (1 / min(len(x), len(y)))
+        low, high = edge * low, 1 - edge * (1 - high)
     common = a.keys() & b.keys()
     wins = sum(a[key] > b[key] for key in common)
     return ImprovementChance(float(better.mean()), (low, high), wins, len(common))
@@ -130,15 +128,17 @@ def improvement(a: Mapping[int, float], b: Mapping[int, float]) -> ImprovementCh
 def welch(a: Sequence[float], b: Sequence[float]) -> float | None:
     """Compute the two-sided p-value that two samples have one mean; None below two values each.
 
-    >>> round(welch([1.0, 2.0, 3.0], [2.0, 4.0, 9.0]), 4)
-    0.2838
+    Without any variance it is that of the exact permutation test, which no sample of this size goes below.
+
+    >>> round(welch([1.0, 2.0, 3.0], [2.0, 4.0, 9.0]), 4), welch([1.0, 1.0, 1.0], [0.9, 0.9, 0.9])
+    (0.2838, 0.1)
     """
     if len(a) < 2 or len(b) < 2:
         return None
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     vx, vy = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
     if vx + vy == 0:
-        return 1.0 if x.mean() == y.mean() else 0.0
+        return 1.0 if x.mean() == y.mean() else 2 / math.comb(len(x) + len(y), len(x))
     freedom = (vx + vy) ** 2 / (vx**2 / (len(x) - 1) + vy**2 / (len(y) - 1))
     return student_tail(abs(float(x.mean() - y.mean())) / math.sqrt(vx + vy), float(freedom))
 

@@ -305,7 +305,8 @@ def _sureness(ranked: Sequence[SettingResult]) -> str:
     close = [one for one in compared if one.p_value is not None and one.p_value > ALPHA]
     alone = len(ranked) - 1 - len(compared)
     if not close and alone:
-        return f"No: the best differs from what can be compared, but {alone} others have one finished run: more seeds."
+        others = "1 other has" if alone == 1 else f"{alone} others have"
+        return f"No: the best differs from what can be compared, but {others} one finished run: more seeds."
     if not close:
         return f"Yes, you can be sure: the best differs from every other by more than noise (p < {ALPHA})."
     listed = "; ".join(one.label for one in close[:5]) + (" and others" if len(close) > 5 else "")

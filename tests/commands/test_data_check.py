@@ -207,3 +207,26 @@ def test_pairs_of_equal_answers_are_counted(tmp_path: Path, equal: int, serious:
     assert [(one.serious, one.message.partition(":")[0]) for one in findings] == [
         (serious, f"{equal} of 2 pairs have the same answer as chosen and as rejected")
     ]
+
+
+def test_prompts_of_both_files_and_repeated_conversations_are_counted(tmp_path: Path) -> None:
+    texts = {
+        "learned.jsonl": [("Count to 3", "1 2 3"), ("count  to 3", "1 2 3"), ("Hello", "Hi"), ("Hello", "Hey")],
+        "held.jsonl": [("COUNT TO 3", "1 2 3"), ("Hello there", "Hi"), ("Bye", "Bye")],
+    }
+    for name, pairs in texts.items():
+        lines = [json.dumps({"prompt": prompt, "response": response}) for prompt, response in pairs]
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
+    architecture = {"model_type": "qwen2", "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2}
+    sections = {
+        "policy": {"architecture": {**architecture, "intermediate_size": 8, "num_hidden_layers": 1}},
+        "sft": {
+            "data": str(tmp_path / "learned.jsonl"),
+            "eval_data": str(tmp_path / "held.jsonl"),
+            "steps": 1,
+            "batch_size": 2,
+        },
+    }
+    findings, lines = conversation_findings(load_mapping(sections, source="test"))
+    assert "  3 of them are different" in lines
+    assert [(one.serious, one.message.partition(" prompts")[0]) for one in findings] == [(False, "1 of 3")]

@@ -51,6 +51,8 @@ def test_students_distribution_and_welch() -> None:
     assert student_tail(2.0423, 30.0) == pytest.approx(0.05, abs=1e-4)
     assert welch([1.0, 2.0], [3.0]) is None
     assert welch([1.0, 1.0], [1.0, 1.0]) == 1.0
+    assert welch([1.0, 1.0], [0.5, 0.5]) == pytest.approx(1 / 3)  # 2 of the 6 ways to choose 2 of 4 runs
+    assert welch([1.0] * 4, [0.5] * 4) == pytest.approx(2 / 70)
     assert holm([0.5, 0.01]) == [0.5, 0.02]
 
 
@@ -72,6 +74,21 @@ def test_a_setting_that_won_every_pair_is_as_sure_as_its_seeds_allow(seeds: int,
     assert lost is not None
     assert won.interval == (pytest.approx(edge, abs=1e-3), 1.0)
     assert lost.interval == (0.0, pytest.approx(1 - edge, abs=1e-3))
+
+
+def test_equal_results_of_few_seeds_leave_the_probability_open() -> None:
+    equal = improvement({0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0})
+    assert equal is not None
+    assert equal.probability == 0.5
+    assert equal.interval == (pytest.approx(0.079, abs=1e-3), pytest.approx(0.921, abs=1e-3))
+
+
+def test_two_saturated_seeds_are_not_sure(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", FOUR[:2], seeds=2, noise=0.0, result=lambda s: s["algorithm.group_size"] / 8)
+    summary = summarise(read_sweep(folder))
+    assert summary.sure is False
+    assert "(p = 0.33)" in summary.verdict
+    assert "A comparison of 4 fresh seeds" in summary.verdict
 
 
 def test_what_is_not_distinguishable_is_not_certain_in_the_next_line(tmp_path: Path) -> None:

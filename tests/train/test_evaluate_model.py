@@ -13,7 +13,7 @@ from rlinf.commands.compare import main as compare_command
 from rlinf.commands.evaluate import main as evaluate
 from rlinf.train import run
 from rlinf.train.evaluation.chosen_data import SUITES, Choice, evaluation_config
-from rlinf.train.evaluation.outcomes import TaskOutcome, rate_metrics, rates
+from rlinf.train.evaluation.outcomes import TaskOutcome, rate_metrics, rates, vote
 from rlinf.train.evaluation.paired import compare
 from rlinf.train.evaluation.saved import read_evaluation
 
@@ -59,6 +59,60 @@ def test_majority_votes_by_hand() -> None:
     assert outcome("", "1,000", "$1000", "+7").majority == 0.0  # two equal wrong ones
     assert outcome("", "-", "-", "+7").majority == 1.0  # no answer is no vote
     assert outcome("", "-", "-").majority == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("12", "12.0"),
+        ("12", "$12$."),
+        ("12", "x = 12"),
+        ("12", "12 apples"),
+        ("12", "**12**"),
+        ("1,200", "1200"),
+        ("1/2", "0.5"),
+        ("\\frac{1}{2}", "1/2"),
+        ("\\text{B}", "(B)"),
+        ("B", "b."),
+        ("−3", "-3"),
+        ("Yes.", "yes"),
+    ],
+)
+def test_equal_wrong_answers_are_one_vote_however_they_are_written(one: str, other: str) -> None:
+    assert vote(one) == vote(other)
+    assert outcome("", one, other, "+7").majority == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("12", "-12"),
+        ("12", "12 or 13"),
+        ("12", "12 thousand"),
+        ("12", "12%"),
+        ("(1,2)", "12"),
+        ("1,2", "12"),
+        ("1/0", "1"),
+        ("2x", "2"),
+        ("A", "B"),
+        ("x = 3", "y = 4"),
+    ],
+)
+def test_other_wrong_answers_are_votes_of_their_own(one: str, other: str) -> None:
+    assert vote(one) != vote(other)
+
+
+def test_differences_without_variance_leave_room_for_tasks_that_were_not_seen() -> None:
+    for count, low in ((1, -0.95), (3, -0.4152), (10, 0.3830)):
+        wrong = [outcome(f"task {number}", "8") for number in range(count)]
+        right = [outcome(f"task {number}", "+7") for number in range(count)]
+        (gain,) = compare(wrong, right)
+        assert (gain.difference, gain.high) == (1.0, 1.0)
+        assert gain.low == pytest.approx(low, abs=1e-4)
+        assert compare(right, wrong)[0].high == pytest.approx(-low, abs=1e-4)
+        (equal,) = compare(right, right)
+        assert equal.p_value == 1.0
+        assert equal.high == -equal.low == pytest.approx(1 - 0.025 ** (1 / count))
 
 
 def test_pass_at_k_is_the_mean_over_all_subsets() -> None:

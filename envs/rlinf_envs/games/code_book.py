@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlinf_envs.dialogue import Dialogue, End, Reply
 from rlinf_envs.errors import SettingError
+from rlinf_envs.short_answers import is_number, number_in
 from rlinf_envs.typed import typed
 
 _WORDS = (
@@ -47,7 +48,7 @@ class CodeBook(Dialogue):
         return self._question()
 
     def reply(self, response: str) -> Reply | End:
-        right = response.strip() == str(self._number(self._questions[self._turn]))
+        right = is_number(number_in(response), self._number(self._questions[self._turn]))
         self._right += right
         self._turn += 1
         reward = right / self.max_turns

@@ -6,9 +6,33 @@ import re
 
 from rlinf_envs.dialogue import Dialogue, End
 from rlinf_envs.errors import SettingError
+from rlinf_envs.extraction import without_thoughts
+from rlinf_envs.math.words import number_word
 from rlinf_envs.typed import typed
 
-_NUMBER = re.compile(r"-?\d+")
+_NUMBER = re.compile(r"-?\d{1,3}(?:,\d{3})+(?!\d)|-?\d+")
+_GUESSED = re.compile(
+    rf"\b(?:guess|try|choose|pick|answer)\b(?: is| with| the number| number)*\W{{0,4}}({_NUMBER.pattern})(?!\d*:)",
+    re.IGNORECASE,
+)
+_COMPARED = re.compile(
+    r"\b(?:(?:between|from)\s+-?\d+\s+(?:and|to)\s+-?\d+|than\s+-?\d+|(?:guess|turn|try)\s+\d+:)", re.IGNORECASE
+)
+"""Numbers that are no guess: "between 1 and 16", "higher than 8", "Guess 3:"."""
+
+
+def guess_in(response: str) -> int | None:
+    """Return the number that ``response`` guesses: the last behind "I guess", else the first that is no bound.
+
+    >>> guess_in("It is between 1 and 16, so I guess 8."), guess_in("**8**"), guess_in("<think>16 / 2</think>eight")
+    (8, 8, 8)
+    """
+    text = _COMPARED.sub(" ", without_thoughts(response))
+    in_words = number_word(text.strip(" .!?*\n"))
+    guesses = [result[1] for result in _GUESSED.finditer(text)][-1:] or _NUMBER.findall(text)
+    if in_words is not None or not guesses or len(guesses[0]) > 9:
+        return in_words
+    return int(guesses[0].replace(",", ""))
 
 
 class GuessNumber(Dialogue):
@@ -45,10 +69,9 @@ class GuessNumber(Dialogue):
 
     def reply(self, response: str) -> str | End:
         self._turn += 1
-        result = _NUMBER.search(response)
-        if result is None or len(result.group()) > 9:
+        guess = guess_in(response)
+        if guess is None:
             return "Say a number."
-        guess = int(result.group())
         if guess == self._number:
             return End(1.0, extracted=str(guess))
         if guess < self._number:

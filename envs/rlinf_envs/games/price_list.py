@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlinf_envs.dialogue import Dialogue, End
 from rlinf_envs.errors import SettingError
+from rlinf_envs.short_answers import is_number, number_in
 from rlinf_envs.tools.calls import written
 from rlinf_envs.typed import typed
 
@@ -44,7 +45,7 @@ class PriceList(Dialogue):
         Args:
             thing: its name
         """
-        return str(self._prices.get(thing, "unknown"))
+        return str(self._prices.get(thing.strip().lower(), "unknown"))
 
     def begin(self) -> str:
         drawn = self.np_random.integers(10, 10 + self._most, size=len(self._things)).tolist()
@@ -54,8 +55,8 @@ class PriceList(Dialogue):
         return f"What does {self._thing} cost today? Say the number alone."
 
     def reply(self, response: str) -> End:
-        answer = response.strip()
-        return End(float(answer == str(self._prices[self._thing])), extracted=answer)
+        answer = number_in(response)
+        return End(float(is_number(answer, self._prices[self._thing])), extracted=answer)
 
     def demonstrate(self, observation: str) -> str:
         """Call the tool, then repeat its result; or answer that the price is unknown."""

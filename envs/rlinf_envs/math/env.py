@@ -120,7 +120,8 @@ class MathEnv(ListedQuestions):
         if self.doubts:
             self.data_notes["odd rows"] = len(self.doubts)
             listed = "\n".join(self.doubts[:5]) + ("\n..." if len(self.doubts) > 5 else "")
-            warnings.warn(f"{len(self.doubts)} odd rows in {path}:\n{listed}", stacklevel=2)
+            odd = "1 odd row" if len(self.doubts) == 1 else f"{len(self.doubts)} odd rows"
+            warnings.warn(f"{odd} in {path}:\n{listed}", stacklevel=2)
         evaluated = {question_key(result) for record in selection.held_out if (result := question_of(record, fields))}
         kept = without(tasks, evaluated)
         if len(kept) < len(tasks):

@@ -90,15 +90,15 @@ _RADICAND = re.compile(r"\\sqrt(\d+(?:\.\d+)?|[A-Za-z])")
 def tidy(text: str) -> str:
     """``text`` in the one spelling, without math delimiters and final full stop."""
     # A run of blanks is one blank from here on: the patterns below would try each of its starts.
-    text = _unwrap(" ".join(text.split()))
+    text = unwrapped(" ".join(text.split()))
     text = _RAISED.sub(_lowered, text)
     text = "".join(_SIGNS.get(char) or _vulgar(char) for char in text)
     text = _RADICAND.sub(r"\\sqrt{\1}", text)
-    text = _unwrap(" ".join(undressed(text).split()))
+    text = unwrapped(" ".join(undressed(text).split()))
     text = _calls(text)
     for pattern, replacement in _SPELLINGS:
         text = pattern.sub(replacement, text)
-    return _remarked(_unwrap(text.strip().rstrip(".;,\\ ").strip()))
+    return _remarked(unwrapped(text.strip().rstrip(".;,\\ ").strip()))
 
 
 _REMARK = re.compile(r"(?<=[\d})%])\s+\(\s*([A-Za-z][a-z]+(?:[ -][a-z]+){0,3})\s*\)$")
@@ -131,7 +131,8 @@ def _lowered(result: re.Match[str]) -> str:
     return f"^{{{unicodedata.normalize('NFKC', power)}}}" if power else f"_{{{unicodedata.normalize('NFKC', index)}}}"
 
 
-def _unwrap(text: str) -> str:
+def unwrapped(text: str) -> str:
+    """Return ``text`` without the math delimiters, emphasis and quotation marks around it."""
     changed = True
     while changed:
         changed = False

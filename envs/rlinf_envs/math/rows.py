@@ -20,6 +20,7 @@ from rlinf_envs.errors import DatasetError
 from rlinf_envs.math.final_answer import reference_answer, solved_answer
 from rlinf_envs.math.references import doubts_about
 from rlinf_envs.spaces import MAX_CHARS
+from rlinf_envs.splits import question_key
 from rlinf_envs.tasks import Task
 
 QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input", "0.value", "messages", "conversations")
@@ -129,7 +130,7 @@ class _Found:
         self.tasks.append(task)
         self._systems.setdefault(read.system, record.location)
         self._unread.update(read.unread())
-        before, location = self._answers.setdefault(task.question, (task.answer, record.location))
+        before, location = self._answers.setdefault(question_key(task.question), (task.answer, record.location))
         if before != task.answer:
             self._conflicts.append(
                 f"{record.location}: the question of {location} with another answer: {task.answer!r:.40}"
@@ -160,12 +161,12 @@ class _Found:
 
 def notes_on(rows: Rows) -> dict[str, int | str]:
     """Remarks on the rows: label -> a number or a sentence."""
-    different = len({task.question for task in rows.tasks})
+    different = len({question_key(task.question) for task in rows.tasks})
     notes: dict[str, int | str] = {}
     if different < len(rows.tasks):
         notes["rows with a question that another row has too"] = (
-            f"{len(rows.tasks):,} rows have {different:,} different questions (env.kwargs.repeated_questions: merge "
-            "keeps one of each)"
+            f"{len(rows.tasks):,} rows have {different:,} different question{'' if different == 1 else 's'} "
+            "(env.kwargs.repeated_questions: merge keeps one of each)"
         )
     if rows.unread:
         notes[UNREAD] = counted(rows.unread, len(rows.tasks))
@@ -175,15 +176,18 @@ def notes_on(rows: Rows) -> dict[str, int | str]:
 
 
 def merged(tasks: Iterable[Task]) -> list[Task]:
-    """Return each question once, at its first position; answers of its later rows are right too.
+    """Return each question (:func:`rlinf_envs.splits.question_key`) once, at its first position.
+
+    Answers of its later rows are right too.
 
     Published benchmarks repeat a row once for each response to it, or have a row for each accepted answer.
     """
     results: dict[str, Task] = {}
     for task in tasks:
-        first = results.setdefault(task.question, task)
+        key = question_key(task.question)
+        first = results.setdefault(key, task)
         if task.answer and task.answer not in (first.answer, *first.other_answers):
-            results[task.question] = replace(first, other_answers=(*first.other_answers, task.answer))
+            results[key] = replace(first, other_answers=(*first.other_answers, task.answer))
     return list(results.values())
 
 

@@ -11,6 +11,7 @@ from rlinf_envs.extraction import AnswerFormat, extract, render
 from rlinf_envs.instructions import instructions
 from rlinf_envs.marks import MARKS, format_marks
 from rlinf_envs.math.calculator import calculator_of
+from rlinf_envs.reasoning_gym.readings import readings
 from rlinf_envs.reasoning_gym.scoring import FamilyScorer
 from rlinf_envs.reasoning_gym.source import GeneratedTasks, make_components, positions
 from rlinf_envs.reasoning_gym.worked import DemonstrationStyles, worked_steps
@@ -124,8 +125,13 @@ class ReasoningGymEnv(TextTaskEnv):
 
         Of conversations with a calculator the second is the turns of policy and calculator, the policy first and
         last.
+
+        Raises:
+            ValueError: the family of a task names no answer (boxnet, rush_hour).
         """
-        pairs = [(self.prompt(i), self._styles.demonstration(self._task(i), self._judge.render)) for i in task_ids]
+        pairs = [
+            (self.prompt(i), self._styles.demonstration(self._answered_task(i), self._judge.render)) for i in task_ids
+        ]
         return pairs if self._dialogue else [(prompt, response) for prompt, (response,) in pairs]
 
     def _worked(self, task: Task) -> str | None:
@@ -150,21 +156,30 @@ class FamilyJudge:
         self._partial_credit, self._strict_when_cut = partial_credit, strict_when_cut
 
     def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
-        return self._judge([extract(response, self._format) for response in responses], tasks)
+        return self._judge(responses, tasks, cut=False)
 
     def judge_cut(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
-        cut = self._strict_when_cut
-        return self._judge([extract(response, self._format, cut=cut) for response in responses], tasks)
+        return self._judge(responses, tasks, cut=self._strict_when_cut)
 
-    def _judge(self, extracted: Sequence[str | None], tasks: Sequence[Task]) -> list[Judgement]:
-        results = [index for index, answer in enumerate(extracted) if answer is not None]
-        scores = self._scorer.score(
-            [(self._source.family(tasks[i]), extracted[i] or "", tasks[i].row) for i in results]
-        )
-        judgements = [Judgement("unparsable", 0.0, None)] * len(extracted)
-        for index, score in zip(results, scores, strict=True):
-            judgements[index] = self._judgement(score, extracted[index])
-        return judgements
+    def _judge(self, responses: Sequence[str], tasks: Sequence[Task], *, cut: bool) -> list[Judgement]:
+        extracted = [
+            extract(response, self._format, cut=cut, several_lines="\n" in task.answer)
+            for response, task in zip(responses, tasks, strict=True)
+        ]
+        rows = [
+            (index, reading)
+            for index, answer in enumerate(extracted)
+            if answer is not None
+            for reading in readings(answer, tasks[index].answer)
+        ]
+        scores = self._scorer.score([(self._source.family(tasks[i]), text, tasks[i].row) for i, text in rows])
+        best: dict[int, float | None] = {}
+        for (index, _), score in zip(rows, scores, strict=True):
+            best[index] = max((one for one in (best.get(index), score) if one is not None), default=None)
+        return [
+            self._judgement(best[index], answer) if index in best else Judgement("unparsable", 0.0, None)
+            for index, answer in enumerate(extracted)
+        ]
 
     def _judgement(self, score: float | None, extracted: str | None) -> Judgement:
         if score is None:

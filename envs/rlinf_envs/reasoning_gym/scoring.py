@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlinf_envs.reasoning_gym.families import Family, make_family
+from rlinf_envs.reasoning_gym.refusals import refused
 from rlinf_envs.workers import WorkerPool
 
 _HARMLESS = frozenset({
@@ -70,7 +71,9 @@ class FamilyScorer:
         scores: list[float | None] = [None] * len(rows)
         distant = []
         for index, (spec, answer, entry) in enumerate(rows):
-            if spec.cheap:
+            if refused(spec.task, answer, entry):
+                scores[index] = 0.0
+            elif spec.cheap:
                 scores[index] = float(spec.family.score_answer(answer, dict(entry)))
             else:
                 distant.append(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ _EVAL_DRAWS = 4
 """Evaluation questions are searched for in this multiple of the positions that should hold ``size`` of them."""
 _COMPONENT = "mixture_index"
 """Column of a task's row: which entry of the mixture made it."""
+_EXAMPLES = ("example_answer", "example_correct_answer", "possible_answer")
+"""What families call an answer in their metadata that is one of many."""
 _UNLUCKY = 1e-9
 """Share of training tasks that may have no question in their split."""
 
@@ -150,6 +153,16 @@ def _generate(components: tuple[Component, ...], seed: int, position: int, *, mi
         index = choice.choices(range(len(components)), weights=[one.weight for one in components])[0]
     spec = components[index].spec
     entry = generate(spec.family, f"{seed} {position}", position)
-    # Families that accept any of many answers may name none.
-    answer = "" if entry["answer"] is None else str(entry["answer"])
-    return Task(question=str(entry["question"]), answer=answer, domain=spec.task, row={**entry, _COMPONENT: index})
+    return Task(
+        question=str(entry["question"]), answer=_reference(entry), domain=spec.task, row={**entry, _COMPONENT: index}
+    )
+
+
+def _reference(entry: Mapping[str, Any]) -> str:
+    """Return the answer of an entry, or the example of one in its metadata; an empty text if it has neither.
+
+    Families that accept any of many answers may name none.
+    """
+    answers = [entry["answer"], *(entry["metadata"].get(name) for name in _EXAMPLES)]
+    answer = next((one for one in answers if one is not None), "")
+    return json.dumps(answer) if isinstance(answer, Mapping) else str(answer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,7 +15,10 @@ from rlinf_envs import datasets
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.tools.tool import Tool, tool_of
 
-_WORD = re.compile(r"\w+")
+_CHINESE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+"""Characters of Chinese and Japanese, which have no blanks between words: each is a word of its own."""
+_WORD = re.compile(rf"[{_CHINESE}]|(?:(?![{_CHINESE}])\w)+")
+_ACCENTS = re.compile(r"[\u0300-\u036f]")
 _K1, _B = 1.5, 0.75
 
 
@@ -53,8 +57,12 @@ class Index:
 
 
 def words_of(text: str) -> list[str]:
-    """Words in lower case."""
-    return _WORD.findall(text.lower())
+    """Return the words in lower case, without accents.
+
+    >>> words_of("Zürich's CAFÉ 東京")
+    ['zurich', 's', 'cafe', '東', '京']
+    """
+    return _WORD.findall(_ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold())))
 
 
 def search(

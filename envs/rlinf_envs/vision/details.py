@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rlinf_envs.dialogue import End
 from rlinf_envs.errors import SettingError
+from rlinf_envs.short_answers import option_in
 from rlinf_envs.tools.calls import written
 from rlinf_envs.typed import typed
 from rlinf_envs.vision.drawing import GREY, Picture
@@ -88,6 +90,10 @@ class Details(PictureQuestion):
         self._whole[top : top + 2 * high, left : left + 2 * wide] = pattern[..., None]
         overview = self._whole.reshape(side, 2, side, 2, 3).mean(axis=(1, 3)).astype(np.uint8)
         return {"picture": overview, "question": _QUESTION}
+
+    def reply(self, response: str) -> End:
+        answer = option_in(response, tuple(_PATTERNS))
+        return End(float(answer == self._answer), extracted=answer)
 
     def demonstrate(self, observation: str) -> str:
         """Zoom into the corner with the box, then name its pattern; or name any pattern at once."""

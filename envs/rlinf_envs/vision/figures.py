@@ -8,6 +8,7 @@ import numpy as np
 
 from rlinf_envs.dialogue import End
 from rlinf_envs.errors import SettingError
+from rlinf_envs.short_answers import is_number, number_in
 from rlinf_envs.typed import typed
 from rlinf_envs.vision.drawing import GREY, Picture
 from rlinf_envs.vision.picture_question import PictureQuestion
@@ -67,8 +68,8 @@ class Figures(PictureQuestion):
         return {"picture": self._drawn(wide, high), "question": words}
 
     def reply(self, response: str) -> End:
-        answer = response.strip()
-        return End(float(answer == self._answer), extracted=answer)
+        answer = number_in(response)
+        return End(float(is_number(answer, int(self._answer))), extracted=answer)
 
     def demonstrate(self, observation: str) -> str:
         return self._answer

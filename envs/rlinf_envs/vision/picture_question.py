@@ -7,12 +7,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlinf_envs.dialogue import Dialogue, End
+from rlinf_envs.dialogue import Dialogue
 from rlinf_envs.spaces import FreeText
 
 
 class PictureQuestion(Dialogue):
-    """A picture and a question; the reward is 1 for the right answer, whatever its case. ``begin`` draws both."""
+    """A picture and a question; the reward is 1 for the right answer. ``begin`` draws both; ``reply`` grades."""
 
     def __init__(self, pixels: int) -> None:
         """``pixels``: width and height of the observed picture."""
@@ -25,7 +25,3 @@ class PictureQuestion(Dialogue):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, infos = super().reset(seed=seed, options=options)
         return observation, {**infos, "answer": self._answer}
-
-    def reply(self, response: str) -> End:
-        answer = response.strip().lower()
-        return End(float(answer == self._answer), extracted=answer)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from hashlib import blake2b
 from typing import Any, Self
 
@@ -51,8 +54,8 @@ class TaskOutcome:
         """Return whether the most frequent answer is correct (self-consistency, arXiv:2203.11171); 0 without any
         answer.
 
-        All correct responses have one answer, whatever they wrote; wrong ones count as equal if their text is, but
-        for spaces, commas, dollar signs and case. Of several answers that are equally frequent each is as good.
+        All correct responses have one answer, whatever they wrote; wrong ones count as equal by :func:`vote`. Of
+        several answers that are equally frequent each is as good.
 
         >>> TaskOutcome("", ("correct", "correct", "wrong", "wrong"), ("1/2", "0.5", "2", " 2")).majority
         0.5
@@ -64,12 +67,38 @@ class TaskOutcome:
             if verdict == "correct":
                 votes[None] += 1
             elif answer is not None:
-                votes["".join(letter for letter in answer.lower() if letter not in " ,$\t\n")] += 1
+                votes[vote(answer)] += 1
         if not votes:
             return 0.0
         most = max(votes.values())
         tied = [answer for answer, count in votes.items() if count == most]
         return (None in tied) / len(tied)
+
+
+_DRESS = re.compile(
+    r"\\(?:text|mathrm|mathbf|textbf|boxed|left|right|displaystyle)(?![a-z])|\\[,;:! ()\[\]]|\{,\}|[$*`\"'\s]"
+    r"|(?<=\d),(?=\d{3}(?!\d))"
+)
+_NUMBER = re.compile(r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}|\d{1,40}/\d{1,40})")
+_FRACTION = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
+_UNIT = re.compile(r"([-+]?[\d.,/]+)\s+(?!hundred|thousand|million|billion|percent|dozen)[a-z][a-z ]{2,}")
+
+
+def vote(answer: str) -> str:
+    """Return what ``answer`` is counted as: numbers by their value, other texts without their appearance.
+
+    >>> vote("$x = 12.0$") == vote("12 apples") == vote("12"), vote("\\\\frac{1}{2}"), vote("(B)"), vote("Yes.")
+    (True, '1/2', 'b', 'yes')
+    """
+    text = answer.lower().strip(" .$")
+    unit = _UNIT.fullmatch(text)
+    text = _DRESS.sub("", _FRACTION.sub(r"\1/\2", unit[1] if unit else text)).rstrip(".")
+    text = re.sub(r"^[a-z]=(?=[^=]+$)", "", text.replace("−", "-"))
+    text = re.sub(r"^[({]([^(){},]*)[)}]$", r"\1", text)
+    if _NUMBER.fullmatch(text):
+        with suppress(ZeroDivisionError):
+            return str(Fraction(text))
+    return text
 
 
 Outcome = TaskOutcome | StartOutcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,8 @@ class PairedDifference:
     second: float
     low: float
     high: float
-    """95% interval of the difference: Student's, of the tasks' differences."""
+    """95% interval of the difference: Student's, of the tasks' differences; if all are equal, the exact one of a
+    share (Clopper and Pearson 1934, Biometrika 26)."""
     p_value: float
     """Two-sided, of no difference: signs of the tasks' differences flipped at random 10,000 times (for one response a
     task this is McNemar's test)."""
@@ -74,8 +76,12 @@ def _difference(metric: str, first: Sequence[float], second: Sequence[float]) ->
         flipped[start : start + draws] = (signs * gains).mean(axis=1)
     # A draw that equals the observed difference but for rounding counts as extreme.
     extreme = int((np.abs(flipped) >= abs(observed) - 1e-12).sum())
-    low, high = mean_interval(gains.tolist())
+    low, high = mean_interval(gains.tolist()) if count > 1 else (-math.inf, math.inf)
     if metric != _UNBOUNDED:
+        if gains.min() == gains.max():
+            # No variance: a share of all tasks that none of these are in may have any difference.
+            unseen = 1.0 - 0.025 ** (1 / count)
+            low, high = observed - unseen * (1.0 + observed), observed + unseen * (1.0 - observed)
         low, high = max(-1.0, low), min(1.0, high)
     return PairedDifference(
         metric, float(np.mean(first)), float(np.mean(second)), low, high, (1 + extreme) / (1 + _DRAWS), count

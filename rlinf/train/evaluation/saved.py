@@ -116,8 +116,8 @@ def comparison_lines(first: SavedEvaluation, second: SavedEvaluation) -> list[st
     lines = [f"A: {first.title} ({first.path})", f"B: {second.title} ({second.path})"]
     lines += [f"   {key}: {a} -> {b}" for key, a, b in _other_settings(first.content, second.content)]
     tasks, of = differences[0].tasks, max(len(first.outcomes), len(second.outcomes))
-    kind = "start states" if isinstance(first.outcomes[0], StartOutcome) else "tasks"
-    lines.append(f"{tasks} {kind} that both have" + (f" (of {of})" if of != tasks else ""))
+    kind = "start state" if isinstance(first.outcomes[0], StartOutcome) else "task"
+    lines.append(f"{tasks} {kind}{'' if tasks == 1 else 's'} that both have" + (f" (of {of})" if of != tasks else ""))
     return [
         *lines,
         *(

@@ -11,7 +11,7 @@ import pytest
 from rlinf_envs.datasets import Record
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.math.env import MathEnv
-from rlinf_envs.math.rows import Fields, Rows, notes_on, tasks_of
+from rlinf_envs.math.rows import Fields, Rows, merged, notes_on, tasks_of
 from rlinf_envs.prompts_env import PromptsEnv
 
 MESSAGES = [{"role": "user", "content": "3 + 4?"}]
@@ -180,8 +180,18 @@ def test_notes_list_columns_repetitions_and_rows_left_out() -> None:
     found = tasks_of(records, Fields(), default_domain="a", on_bad_row="skip")
     notes = notes_on(found)
     assert notes["columns that are not read"] == "id, source (1)"
-    assert str(notes["rows with a question that another row has too"]).startswith("2 rows have 1 different questions")
+    assert str(notes["rows with a question that another row has too"]).startswith("2 rows have 1 different question (")
     assert str(notes["rows left out"]).startswith("no answer field")
+
+
+def test_questions_that_differ_in_capitals_and_white_space_are_one() -> None:
+    found = read(
+        *({"question": text, "answer": "4"} for text in ("What is 2 + 2?", "what is 2 + 2?", "What  is 2 + 2?\n"))
+    )
+    assert "3 rows have 1 different question (" in str(notes_on(found))
+    assert [task.question for task in merged(found.tasks)] == ["What is 2 + 2?"]
+    conflict = read({"question": "Name it", "answer": "4"}, {"question": "NAME it", "answer": "5"})
+    assert len(conflict.conflicts) == 1
 
 
 def test_a_question_in_sharegpts_conversations_is_read() -> None:
