@@ -49,7 +49,8 @@ def code_tests(
     def passed(program: str, tests: Statements | Calls) -> float:
         mark = secrets.token_hex(16)
         results = re.findall(rf"^{mark}([01])$", sandbox.run(harness(program, tests, mark)).output, re.MULTILINE)
-        return results.count("1") / tests.count
+        # A run that ended early has fewer results, and one that forged some has more.
+        return results.count("1") / tests.count if len(results) <= tests.count else 0.0
 
     @functools.lru_cache(maxsize=_REMEMBERED)
     def printed(program: str, stdin: str, requested: str) -> bool:

@@ -7,26 +7,28 @@ from rlinf_envs.reward_terms.written_tests import Calls, Statements
 # The program first, then the tests one by one, in its names. The mark is new for each run, so that no program can print
 # a result that it has learned by heart; results are written past whatever the program has made of print.
 _HARNESS = """
-import os, sys, types
-def report(passed, write=os.write):
-    write(1, b"\\n{mark}" + (b"1" if passed else b"0") + b"\\n")
-module = sys.modules["solution"] = types.ModuleType("solution")
-names = module.__dict__
-names.update(__name__="program", __file__="program.py")
-exec({prelude!r}, names)
-sys.stdout = sys.stderr = open(os.devnull, "w")
-try:
-    exec(compile({program!r}, "program.py", "exec"), names)
-except (EOFError, SystemExit):  # it reads, or ends, behind what it defines
-    pass
-exec(compile({setup!r}, "tests.py", "exec"), names)
-for test in {tests!r}:
+def run():
+    import os, sys, types
+    def report(passed, write=os.write):
+        write(1, b"\\n{mark}" + (b"1" if passed else b"0") + b"\\n")
+    module = sys.modules["solution"] = types.ModuleType("solution")
+    names = module.__dict__
+    names.update(__name__="program", __file__="program.py")
+    exec({prelude!r}, names)
+    sys.stdout = sys.stderr = open(os.devnull, "w")
     try:
-        exec(compile(test, "test.py", "exec"), names)
-        passed = True
-    except BaseException:
-        passed = False
-    report(passed)
+        exec(compile({program!r}, "program.py", "exec"), names)
+    except (EOFError, SystemExit):  # it reads, or ends, behind what it defines
+        pass
+    exec(compile({setup!r}, "tests.py", "exec"), names)
+    for test in {tests!r}:
+        try:
+            exec(compile(test, "test.py", "exec"), names)
+            passed = True
+        except BaseException:
+            passed = False
+        report(passed)
+run()
 """
 # What a program prints for people to read is no part of its output.
 _READING = """

@@ -36,6 +36,12 @@ def test_what_does_not_come_to_its_tests_is_worth_nothing(response: str) -> None
     assert score(code_tests(), response) == 0.0
 
 
+def test_results_that_a_program_forges_are_worth_nothing() -> None:
+    forged = "import sys\nreport = sys._getframe(1).f_locals.get('report')\n[report(True) for _ in range(9)]\n"
+    assert score(code_tests(), forged + "def f(x): return 0") == 0.0
+    assert score(code_tests(), "import __main__\n__main__.report(True)\ndef f(x): return 2 * x") == 0.0
+
+
 def test_programs_that_read_and_print() -> None:
     tests = {"inputs": ["3\n", "5\n"], "outputs": ["9", "25\n"]}
     assert score(code_tests(), "print(int(input()) ** 2)", tests) == 1.0
