@@ -44,16 +44,19 @@ def confirmation_of(sweep: Sweep, summary: SweepSummary) -> tuple[Sweep, list[Tr
         scheduler="none",
         search="random",
         budget=BudgetConfig(steps=config.budget.steps, wall_time_s=config.budget.wall_time_s),
-        set=config.set | _other_tasks(sweep),
+        set=config.set | _other_tasks(sweep, dict(ranked[0].setting)),
     )
     settings: list[Setting] = [dict(one.setting) for one in ranked[:2]]
     plans = [TrialPlan(number, *pair) for number, pair in enumerate(itertools.product(settings, seeds))]
     return replace(sweep, config=again), plans
 
 
-def _other_tasks(sweep: Sweep) -> dict[str, int]:
-    """Return the setting that gives evaluations other tasks; none if they are fixed, or the seed is of the space."""
-    base = load(sweep.base, assignments(sweep.config.set))
+def _other_tasks(sweep: Sweep, best: Setting) -> dict[str, int]:
+    """Return the setting that gives evaluations other tasks; none if they are fixed, or the seed is of the space.
+
+    ``best``: the base may lack keys that only the space has.
+    """
+    base = load(sweep.base, assignments(sweep.config.set | sweep.written(best)))
     kwargs = base.env.kwargs | (base.evaluation.env_kwargs or {})
     fixed = not is_text(base) or kwargs.get("split") != "eval" or base.env.id is None
     if fixed or _TASK_SEED in sweep.keys or not draws_tasks_by_seed(base.env.id):

@@ -100,3 +100,13 @@ def test_the_sentence_names_other_tasks(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"set": {}', f'"set": {{"{TASKS}": 1000003}}'))
     sentence = confirmation_sentence(tmp_path / "sweep", summarise(read_sweep(tmp_path / "sweep")))
     assert sentence.startswith("Again on 4 fresh seeds and other evaluation tasks: lr=0.001 has 0.8")
+
+
+def test_keys_that_only_the_space_has_are_those_of_the_best_setting(tmp_path: Path) -> None:
+    path = write_sweep_file(tmp_path, f"space: {{{LR}: {{grid: [1e-4, 1e-3]}}}}\nconfirm: 1\n")
+    base = tmp_path / "base.yaml"
+    base.write_text(base.read_text().replace("lr: 0.001", "lr: null"))
+    folder = write_sweep(tmp_path / "known", SETTINGS, seeds=2, result=lambda setting: RESULTS[setting[LR]])
+    result = confirmation_of(load_sweep(path), summarise(read_sweep(folder)))
+    assert result is not None
+    assert result[0].config.set == {TASKS: 1_000_003}
