@@ -68,6 +68,12 @@ FORMATS: dict[str, Callable[[str], bool]] = {
 opens the thoughts may be the prompt's); a last line that begins with ####; a single line. Boxes, tags and #### within
 thoughts do not count."""
 
+FORMATS_OF_SEVERAL_LINES: dict[str, Callable[[str], bool]] = {
+    "####": lambda response: re.search(r"^####\s*\S", without_thoughts(response), re.MULTILINE) is not None,
+    "plain": lambda response: bool(without_thoughts(response).strip()),
+}
+"""What a format is if the reference is a grid or a list of lines."""
+
 
 def format_check(pattern: str) -> Callable[[str], bool]:
     """Return the check whether a response has the format ``pattern``, or contains a match of it.

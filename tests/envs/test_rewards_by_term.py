@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from rlinf_envs.errors import SettingError
+from rlinf_envs.reward_terms.wording import format_term
 from rlinf_envs.rewards import RewardError, RewardSum
 from rlinf_envs.tasks import Judgement, Task
 
@@ -45,6 +46,20 @@ def test_correctness_is_the_default() -> None:
 )
 def test_format(pattern: str, response: str, found: bool) -> None:
     assert total({"format": {"weight": 1.0, "pattern": pattern}}, response) == float(found)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "response", "worth"),
+    [
+        ("####", "so\n#### 1 2\n3 4", 1.0),
+        ("####", "so\n1 2\n3 4", 0.0),
+        ("plain", "1 2\n3 4", 1.0),
+        ("plain", " \n", 0.0),
+    ],
+)
+def test_a_grid_has_several_lines_in_any_format(pattern: str, response: str, worth: float) -> None:
+    term = format_term(pattern=pattern)
+    assert term(prompt="", response=response, answer="1 2\n3 4", row={}) == worth
 
 
 def test_length_falls_on_a_line() -> None:

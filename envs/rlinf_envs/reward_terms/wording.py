@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlinf_envs.errors import SettingError
-from rlinf_envs.reward_formats import format_check
+from rlinf_envs.reward_formats import FORMATS_OF_SEVERAL_LINES, format_check
 from rlinf_envs.reward_terms.language_detection import SCRIPTS, script_share
 from rlinf_envs.suggest import unknown
 
@@ -16,10 +16,11 @@ if TYPE_CHECKING:  # the protocol is in a module that imports torch, which an en
 
 def format_term(*, pattern: str) -> RewardTerm:
     """Give 1 if the response has the format ``pattern`` (:func:`~rlinf_envs.reward_formats.format_check`), else 0."""
-    result = format_check(pattern)
+    of_one_line = format_check(pattern)
+    of_several = FORMATS_OF_SEVERAL_LINES.get(pattern, of_one_line)
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        return float(result(response))
+        return float((of_several if "\n" in answer.strip() else of_one_line)(response))
 
     return term
 
