@@ -37,6 +37,20 @@ REWARDS: Mapping[str, Metric] = {
         "those you care for rise",
         "other weights",
     ),
+    "reward_steps/mean": Metric(
+        "mean score of the steps of responses (env.kwargs.steps)",
+        "mean of the steps that have a score",
+        REWARD,
+        "rises",
+        "samples show which lines fail; more warm start",
+    ),
+    "reward_steps/scored": Metric(
+        "steps with a score",
+        "steps / responses",
+        COUNT,
+        "above 1",
+        "a scorer that reads more steps, or another steps.delimiter",
+    ),
     "reward_failures/{term}": Metric(
         "responses over which a service (judge, http) failed, after its retries",
         "number",

@@ -29,7 +29,7 @@ from rlinf.train.saved_batches import FOLDER
 from rlinf.train.stored_run import run_folder, stored_run
 
 PHASES: Mapping[str, tuple[str, ...]] = {
-    "rollout": ("rollout/", "reward/", "reward_terms/", "verdict/", "curriculum/", "pool/"),
+    "rollout": ("rollout/", "reward/", "reward_terms/", "reward_steps/", "verdict/", "curriculum/", "pool/"),
     "preparation": ("reward_model/", "algorithm/"),
     "update": ("train/",),
     "evaluation": ("eval/",),

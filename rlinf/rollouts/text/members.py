@@ -139,8 +139,17 @@ def summary(rows: Sequence[Row]) -> Metrics:
         **{f"verdict/{name}": verdicts.count(name) / count for name in ("correct", "wrong", "unparsable", "timeout")},
         "verdict/quarantined": float(sum(bool(row.facts.get("quarantined", False)) for row in rows)),
         **{f"reward_terms/{n.removeprefix('reward/')}": total / count for n, total in _sums(rows, "reward/").items()},
+        **_step_scores(rows),
         **failures,
     }
+
+
+def _step_scores(rows: Sequence[Row]) -> Metrics:
+    """Compute the mean score of a response's steps, and how many have one; nothing without a scorer of steps."""
+    scores = [score for row in rows for score in row.step_rewards.values()]
+    if not scores:
+        return {}
+    return {"reward_steps/mean": sum(scores) / len(scores), "reward_steps/scored": len(scores) / len(rows)}
 
 
 def _constant_groups(rows: Sequence[Row]) -> float:

@@ -8,6 +8,7 @@ import torch
 from rlinf.algorithms import compute_advantages
 from rlinf.data.messages import Completion
 from rlinf.rollouts.text.conversation import Feedback, Row
+from rlinf.rollouts.text.members import summary
 from rlinf.rollouts.text.to_batch import batch_of
 from rlinf.rollouts.text.tokens.decoding import _first_true
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
@@ -180,3 +181,13 @@ def test_the_first_that_holds_is_found_from_any_guess_within_the_range(size: int
             assert _first_true(holds, guess, size) == first
             assert all(0 <= number < size for number in tried)
             assert len(tried) <= 2 or guess != first, "a right guess is confirmed at once"
+
+
+def test_metrics_of_steps_are_of_the_steps_that_have_a_score() -> None:
+    rows = [
+        end(respond(start(), 2, 3, 4, 5, EOS), step_ends=[9, 14, 19], step_rewards=[1.0, NAN, 0.0]),
+        end(respond(start(), 2, 3, 10, EOS), step_ends=[9, 12], step_rewards=[1.0, 1.0]),
+    ]
+    metrics = summary(rows)
+    assert (metrics["reward_steps/mean"], metrics["reward_steps/scored"]) == (0.75, 2.0)
+    assert not any(name.startswith("reward_steps") for name in summary([end(respond(start(), 10))]))
