@@ -158,7 +158,8 @@ def _clipping(run: RunRecord) -> Finding | None:
 
 def _constant_groups(run: RunRecord) -> Finding | None:
     values = run.values("reward/constant_groups") or run.values("algorithm/constant_group_fraction")
-    if not values or not (run.setting("algorithm.group_size") or 0) > 1:
+    # With a scorer of steps, responses of equal rewards differ in their steps.
+    if not values or run.values("reward_steps/mean") or not (run.setting("algorithm.group_size") or 0) > 1:
         return None
     share = late(values)
     accuracy = run.values("rollout/accuracy")

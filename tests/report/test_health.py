@@ -115,6 +115,13 @@ def test_constant_groups_are_explained_by_what_is_paid(tmp_path: Path, accuracy:
     assert fix in words["All groups constant"]
 
 
+def test_groups_of_equal_rewards_differ_in_their_steps(tmp_path: Path) -> None:
+    constant = {"reward/constant_groups": 1.0, "algorithm/reward_std": 0.0}
+    assert "All groups constant" in levels(write_run(tmp_path / "whole", [{**healthy(s), **constant} for s in STEPS]))
+    scored = [{**healthy(step), **constant, "reward_steps/mean": 0.4} for step in STEPS]
+    assert "All groups constant" not in levels(write_run(tmp_path / "steps", scored))
+
+
 def test_tokens_of_older_weights_do_not_make_sampler_and_learner_disagree(tmp_path: Path) -> None:
     lines = [
         {**healthy(step), "train/sampler_logprob_gap": 0.4, "train/sampler_logprob_gap_age": 1.0}
