@@ -41,7 +41,7 @@ _MEASURES = tuple(
     for words in (
         "second minute hour day week month year decade",
         "inch inche foot feet yard mile meter metre centimeter centimetre millimeter kilometer kilometre cm mm km",
-        "gram kilogram kg ounce pound ton mg lb lbs",
+        "gram kilogram kg ounce pound ton mg lb",
         "cup pint quart gallon liter litre milliliter millilitre ml tablespoon teaspoon",
         "dollar cent penny pennie pence euro nickel dime",
     )
@@ -123,7 +123,7 @@ def _side(expression: str) -> _Side | None:
 
 def _mixed(words: frozenset[str]) -> bool:
     """Whether the words measure one kind of thing in several units, such as minutes and hours."""
-    parts = {part.rstrip("s") for word in words for part in word.split("/")} | {word for word in words if word == "lbs"}
+    parts = {part.rstrip("s") for word in words for part in word.split("/")}
     return any(len(parts & measures) > 1 for measures in _MEASURES)
 
 

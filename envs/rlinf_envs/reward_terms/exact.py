@@ -66,12 +66,12 @@ def exact(*, compare: str = "equal", normalize: bool = True, field: str | None =
     put = normalized if normalize else str.strip
 
     def score(response: str, requested: str) -> float:
-        texts = (response, requested) if compare == "contains" else (final(response), requested)
-        candidate, reference = map(put, (_POSSESSIVE.sub("", text) for text in texts) if normalize else texts)
+        if compare == "contains":
+            texts = (_POSSESSIVE.sub("", text) if normalize else text for text in (response, requested))
+            return float(_contains(*map(put, texts)))
+        candidate, reference = put(final(response)), put(requested)
         if compare == "equal":
             return float(candidate == reference)
-        if compare == "contains":
-            return float(_contains(candidate, reference))
         return _f1(candidate.split(), reference.split())
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:

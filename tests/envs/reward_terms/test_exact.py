@@ -47,7 +47,7 @@ def test_settings_are_checked() -> None:
     ("response", "answer"),
     [("3.5", "35"), ("-5", "5"), ("1/2", "12"), ("2:30", "230"), ("x+1", "x1"), ("2^3", "23"), ("C++", "C"),
      ("C#", "C"), ("3 - 5", "35"), ("1,2", "12"), ("A+", "A"), (".5", "5"), ("a", "the"), ("a", ""),
-     ("?", "!"), ("+", "-")],
+     ("?", "!"), ("+", "-"), ("Levi's", "Levi")],
 )  # fmt: skip
 def test_signs_of_numbers_and_names_count(response: str, answer: str) -> None:
     assert score(exact(), response, answer) == 0.0
