@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Literal
 
+from rlinf.base.plain_text import folded
 from rlinf.data.pictures import digest, replaced
 from rlinf_envs.errors import SettingError
 
@@ -20,7 +21,7 @@ SPLITS: tuple[Split, ...] = ("train", "eval", "all")
 def question_key(question: str) -> str:
     """Return the same text for questions that differ in white space and capitals alone; a picture is its contents'
     digest."""
-    return " ".join(replaced(question, digest).split()).casefold()
+    return folded(replaced(question, digest))
 
 
 def eval_share(question: str) -> float:

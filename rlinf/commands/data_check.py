@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
+from rlinf.base.plain_text import folded
 from rlinf.base.terminal import printable
 from rlinf.commands.finding import Caveat
 from rlinf.commands.policy_check import local_files, require_architecture, require_tokenizer_fits
@@ -144,7 +145,7 @@ def _prompt(conversation: Conversation) -> Sequence[Message]:
 
 def _key(messages: Sequence[Message]) -> tuple[tuple[str, str, str], ...]:
     """Return the same for messages that differ in white space and capitals alone."""
-    return tuple((one.role, " ".join(one.content.split()).casefold(), repr(one.calls)) for one in messages)
+    return tuple((one.role, folded(one.content), repr(one.calls)) for one in messages)
 
 
 def _counted(counts: Mapping[str, int], everywhere: int) -> str:

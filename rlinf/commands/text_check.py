@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rlinf.base.errors import UserError
 from rlinf.base.heap import resident_bytes
 from rlinf.base.machine import memory_bytes
+from rlinf.base.plain_text import folded
 from rlinf.base.terminal import printable
 from rlinf.commands.data_check import conversation_findings
 from rlinf.commands.finding import Caveat
@@ -226,7 +227,7 @@ def _counts(worker: TextEnvWorker, facts: EnvFacts) -> list[str]:
     for task in range(facts.num_tasks):
         if time.monotonic() - began > _PATIENCE_S:
             break
-        texts.update(" ".join(prompt.split()).casefold() for prompt in worker.prompts("train", [task]))
+        texts.update(map(folded, worker.prompts("train", [task])))
         read += 1
     if len(texts) == read:
         return [f"Tasks: {facts.num_tasks:,}"]

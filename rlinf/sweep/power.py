@@ -13,6 +13,8 @@ from statistics import NormalDist
 
 import numpy as np
 
+from rlinf.sweep.statistics import least_p_value
+
 POWER = 0.8
 """The chance of finding a difference of the assumed size that a projection requires."""
 MOST = 1000
@@ -45,8 +47,7 @@ def power(difference: float, deviations: tuple[float, float], seeds: int, alpha:
     """
     a, b = (deviation**2 / seeds for deviation in deviations)
     if a + b == 0:
-        # What `rlinf.sweep.statistics.welch` returns without variance.
-        return float(difference != 0 and 2 / math.comb(2 * seeds, seeds) <= alpha)
+        return float(difference != 0 and least_p_value(seeds, seeds) <= alpha)
     freedom = (a + b) ** 2 * (seeds - 1) / (a**2 + b**2)
     shift, edge = abs(difference) / math.sqrt(a + b), critical_value(alpha, freedom)
     # T = (Z + shift) / w, where freedom w^2 has a chi-square distribution.

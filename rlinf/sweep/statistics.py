@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlinf.base.student import student_quantile, student_tail
-from rlinf.train.evaluation.intervals import mean_interval
+from rlinf.train.evaluation.intervals import least_share, mean_interval
 
 Scores = NDArray[np.float64]
 RESAMPLES = 2000
@@ -118,11 +118,16 @@ def improvement(a: Mapping[int, float], b: Mapping[int, float]) -> ImprovementCh
     columns = rows if order_a == order_b else generator.integers(len(y), size=(RESAMPLES, len(y)))
     low, high = percentiles(better[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2)))
     if (better == better[0, 0]).all():
-        edge = 0.025 ** (1 / min(len(x), len(y)))
+        edge = least_share(min(len(x), len(y)))
         low, high = edge * low, 1 - edge * (1 - high)
     common = a.keys() & b.keys()
     wins = sum(a[key] > b[key] for key in common)
     return ImprovementChance(float(better.mean()), (low, high), wins, len(common))
+
+
+def least_p_value(first: int, second: int) -> float:
+    """Compute the two-sided p-value that an exact permutation test of two samples of these sizes cannot go below."""
+    return 2 / math.comb(first + second, first)
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> float | None:
@@ -138,7 +143,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> float | None:
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     vx, vy = x.var(ddof=1) / len(x), y.var(ddof=1) / len(y)
     if vx + vy == 0:
-        return 1.0 if x.mean() == y.mean() else 2 / math.comb(len(x) + len(y), len(x))
+        return 1.0 if x.mean() == y.mean() else least_p_value(len(x), len(y))
     freedom = (vx + vy) ** 2 / (vx**2 / (len(x) - 1) + vy**2 / (len(y) - 1))
     return student_tail(abs(float(x.mean() - y.mean())) / math.sqrt(vx + vy), float(freedom))
 

@@ -67,7 +67,7 @@ def chosen(response: str, choices: str) -> str | None:
         if letter is not None or not announcement or _letters(announcement, choices):
             return letter
     conclusion = last_line(text)
-    for pattern in (_ALONE, *([] if conclusion else [_NAMED])):
+    for pattern in (_ALONE,) if conclusion else (_ALONE, _NAMED):
         for result in reversed(list(pattern.finditer(text))):
             if result[1] in choices and not denied(text, *result.span(1)):
                 return result[1]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-_NO_BLANKS = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Japanese and Chinese characters, which stand without blanks between words: each counts as a word."""
+from rlinf.base.plain_text import UNSPACED
+
 _GAP = re.compile(r"[\s—…]+|,(?!\d)|-{2,}|\.{2,}")
 _LETTER = re.compile(r"[^\W_]")
-_UNSPACED = re.compile(f"[{_NO_BLANKS}]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+"""Each character counts as a word."""
 
 _DIVIDER = re.compile(r"^[ \t]*(?:([*_-])[ \t]*)(?:\1[ \t]*){2,}$", re.MULTILINE)
 _BULLET = re.compile(r"^[ \t]*[-*+•‣◦–—][ \t]+\S", re.MULTILINE)
@@ -66,7 +67,7 @@ def occurrences(text: str, phrase: str, *, whole_words: bool = True) -> int:
     pattern = r"\s+".join(re.escape(part) for part in _apostrophes(phrase).split())
     if not pattern:
         return 0
-    before, after = (rf"(?<![^\W_{_NO_BLANKS}])", rf"(?![^\W_{_NO_BLANKS}])") if whole_words else ("", "")
+    before, after = (rf"(?<![^\W_{UNSPACED}])", rf"(?![^\W_{UNSPACED}])") if whole_words else ("", "")
     return len(re.findall(before + pattern + after, _apostrophes(text), re.IGNORECASE))
 
 

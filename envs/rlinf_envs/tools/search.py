@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rlinf.base.plain_text import UNSPACED
 from rlinf_envs import datasets
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.tools.tool import Tool, tool_of
 
-_CHINESE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Characters of Chinese and Japanese, which have no blanks between words: each is a word of its own."""
-_WORD = re.compile(rf"[{_CHINESE}]|(?:(?![{_CHINESE}])\w)+")
+_WORD = re.compile(rf"[{UNSPACED}]|(?:(?![{UNSPACED}])\w)+")
+"""Each Chinese or Japanese character is a word of its own."""
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
 _K1, _B = 1.5, 0.75
 

@@ -29,6 +29,15 @@ def wilson(successes: float, count: float) -> tuple[float, float]:
     return max(0.0, low), min(1.0, centre + spread if successes < count else 1.0)
 
 
+def least_share(count: int) -> float:
+    """Compute the lower edge of the exact 95% interval of a share that is 1 in a sample (Clopper and Pearson 1934).
+
+    >>> round(least_share(10), 3)
+    0.692
+    """
+    return float(0.025 ** (1 / count))
+
+
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     """Compute the 95% interval of a mean, by Student's t; one value alone is both edges.
 

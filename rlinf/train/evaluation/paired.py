@@ -10,7 +10,7 @@ import numpy as np
 
 from rlinf.base.errors import UserError
 from rlinf.base.random_streams import numpy_generator
-from rlinf.train.evaluation.intervals import mean_interval
+from rlinf.train.evaluation.intervals import least_share, mean_interval
 from rlinf.train.evaluation.outcomes import Outcome, paired_rates
 
 _DRAWS = 10_000
@@ -80,7 +80,7 @@ def _difference(metric: str, first: Sequence[float], second: Sequence[float]) ->
     if metric != _UNBOUNDED:
         if gains.min() == gains.max():
             # No variance: a share of all tasks that none of these are in may have any difference.
-            unseen = 1.0 - 0.025 ** (1 / count)
+            unseen = 1.0 - least_share(count)
             low, high = observed - unseen * (1.0 + observed), observed + unseen * (1.0 - observed)
         low, high = max(-1.0, low), min(1.0, high)
     return PairedDifference(
