@@ -1,6 +1,6 @@
 """Task families of reasoning-gym: made by name, with parameters or curriculum levels, all checked before use.
 
-With :mod:`.quotients`, a family of our own, the only module that imports ``reasoning_gym``.
+With :mod:`.quotients` and :mod:`.calculations`, families of our own, the only module that imports ``reasoning_gym``.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ def _factory() -> Any:
     try:
         # The package registers its families on import; the factory module alone would be empty.
         importlib.import_module("reasoning_gym")
-        importlib.import_module("rlinf_envs.reasoning_gym.quotients")
+        for own in ("quotients", "calculations"):
+            importlib.import_module(f"rlinf_envs.reasoning_gym.{own}")
         return importlib.import_module("reasoning_gym.factory")
     except ImportError as error:
         raise absent("reasoning_gym", "rlinf/ReasoningGym-v0") from error

@@ -66,6 +66,36 @@ def in_small_steps(line: str) -> str:
     return "=".join(written)
 
 
+@dataclass(frozen=True)
+class Written:
+    """A calculation of a line, without spaces and units, its result, and how many steps of one digit it takes."""
+
+    text: str
+    result: str
+    steps: int
+
+
+def calculations(line: str) -> list[Written]:
+    """Find the calculations of a line whose results are right.
+
+    >>> calculations("He then has 45 pens - 19 pens = 26 pens.")
+    [Written(text='45-19', result='26', steps=2)]
+    """
+    written = []
+    for before, after in pairwise(line.split("=")):
+        operation = calculation(before, after)
+        if operation is None:
+            continue
+        value = _value(operation.expression)
+        assert value is not None
+        try:
+            steps = len(_steps(operation.expression)) + 1
+            written.append(Written(operation.text, _text(value), steps))
+        except _NotWritten:
+            continue
+    return written
+
+
 def _between(before: str, after: str) -> list[str]:
     """Return the steps between the sides of an equation; none if one step is enough or nothing is understood."""
     operation = calculation(before, after)
