@@ -22,6 +22,9 @@ from rlinf.models.distribution import processed_logits
 _CHUNK_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 27}
 """Logits of one chunk, which is one matrix product: 64 MiB on a CPU; a GPU needs more rows for its products."""
 
+_KEPT_ELEMENTS = {"cpu": 1 << 26, "cuda": 0}
+"""Logits of a call that the backward pass finds again instead of making them anew: 256 MiB on a CPU."""
+
 _BLOCK_ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 27}
 """Logits that go through the steps of a softmax together. On a CPU they stay in its cache from one step to the next."""
 
@@ -51,16 +54,19 @@ def token_scores(
 ) -> tuple[Tensor, Tensor]:
     """Compute log-probabilities and entropies [S] float32 of ``tokens`` [S] after ``hidden`` [S, H].
 
-    Entropies are 0 without ``with_entropy``. Matrix products are in ``dtype``: by default autocast's if that is on,
-    otherwise the head's. Everything else is float32.
+    Entropies are 0 without ``with_entropy``. Logits are products in ``dtype``: by default autocast's if that is on,
+    otherwise the head's. Products of their gradient are autocast's where it is on: it goes on in 16 bits anyway.
+    Everything else is float32.
     """
     device = hidden.device.type
-    if dtype is None:
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else head.weight.dtype
+    usual = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else head.weight.dtype
     rows = max(1, chunk_elements(device) // head.out_features)
+    learns = torch.is_grad_enabled() and (hidden.requires_grad or head.weight.requires_grad)
+    limit = _KEPT_ELEMENTS.get(device, _KEPT_ELEMENTS["cuda"])
+    keeps = learns and hidden.shape[0] * head.out_features <= limit
     with torch.autocast(device, enabled=False):
         scores: tuple[Tensor, Tensor] = _TokenScores.apply(
-            hidden, head.weight, head.bias, tokens, sampling, with_entropy, dtype, rows
+            hidden, head.weight, head.bias, tokens, sampling, with_entropy, dtype or usual, usual, rows, keeps
         )
     return scores
 
@@ -76,22 +82,31 @@ class _TokenScores(torch.autograd.Function):
         sampling: SamplingParams,
         with_entropy: bool,
         dtype: torch.dtype,
+        of_gradient: torch.dtype,
         rows: int,
+        keeps: bool,
     ) -> tuple[Tensor, Tensor]:
         head, shift = weight.to(dtype), None if bias is None else bias.to(dtype)
         positions = hidden.shape[0]
         logprobs, normalisers = (torch.empty(positions, device=hidden.device) for _ in range(2))
         entropies = torch.zeros(positions, device=hidden.device)
+        kept: list[Tensor] = []
         for start in range(0, positions, rows):
             logits = nn.functional.linear(hidden[start : start + rows].to(dtype), head, shift)
+            if keeps:
+                kept.append(logits)
             for block in _blocks(logits):
                 part = slice(start + block.start, start + block.stop)
-                scores = processed_logits(logits[block], sampling, chosen=tokens[part])
+                own = logits[block].clone() if keeps else logits[block]
+                scores = processed_logits(own, sampling, chosen=tokens[part])
                 logprobs[part], normalisers[part], entropy = _statistics(scores, tokens[part], with_entropy)
                 if entropy is not None:
                     entropies[part] = entropy
         ctx.save_for_backward(hidden, weight, bias, tokens, normalisers, entropies)
-        ctx.sampling, ctx.with_entropy, ctx.dtype, ctx.rows = sampling, with_entropy, dtype, rows
+        ctx.sampling, ctx.with_entropy, ctx.dtype, ctx.of_gradient, ctx.rows = (
+            sampling, with_entropy, dtype, of_gradient, rows,
+        )  # fmt: skip
+        ctx.kept = kept
         return logprobs, entropies
 
     @staticmethod
@@ -100,13 +115,16 @@ class _TokenScores(torch.autograd.Function):
         hidden, weight, bias, tokens, normalisers, entropies = ctx.saved_tensors
         to_hidden, to_weight, to_bias = ctx.needs_input_grad[:3]
         head, shift = weight.to(ctx.dtype), None if bias is None else bias.to(ctx.dtype)
+        factor = weight.to(ctx.of_gradient)
         of_hidden = torch.empty_like(hidden) if to_hidden else None
         of_weight = torch.zeros(weight.shape, device=weight.device) if to_weight else None
         of_bias = torch.zeros_like(bias, dtype=torch.float32) if to_bias else None
-        for start in range(0, hidden.shape[0], ctx.rows):
+        for number, start in enumerate(range(0, hidden.shape[0], ctx.rows)):
             chunk = slice(start, start + ctx.rows)
-            inputs = hidden[chunk].to(ctx.dtype)
-            gradient = nn.functional.linear(inputs, head, shift)  # the logits, which become their gradient
+            # The logits, which become their gradient.
+            gradient = (
+                ctx.kept[number] if ctx.kept else nn.functional.linear(hidden[chunk].to(ctx.dtype), head, shift)
+            )
             for block in _blocks(gradient):
                 part = slice(start + block.start, start + block.stop)
                 scores = processed_logits(gradient[block], ctx.sampling, chosen=tokens[part])
@@ -122,8 +140,9 @@ class _TokenScores(torch.autograd.Function):
                 if of_bias is not None:
                     of_bias += exact.sum(0)
                 gradient[block] = exact
+            inputs, gradient = hidden[chunk].to(ctx.of_gradient), gradient.to(ctx.of_gradient)
             if of_hidden is not None:
-                of_hidden[chunk] = gradient @ head
+                of_hidden[chunk] = gradient @ factor
             if of_weight is not None:
                 # Add gradient [C, V] x inputs [C, H] to the float32 ``total`` [V, H].
                 total = of_weight
@@ -136,7 +155,7 @@ class _TokenScores(torch.autograd.Function):
             of_hidden,
             None if of_weight is None else of_weight.to(weight.dtype),
             None if of_bias is None else of_bias.to(bias.dtype),
-            *[None] * 5,
+            *[None] * 7,
         )
 
 
