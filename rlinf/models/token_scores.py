@@ -4,6 +4,7 @@ The logits of 16,384 tokens over a vocabulary of 49,152 fill 3.2 GB, and plain a
 times over. Here each chunk of tokens is multiplied with the output embedding, reduced to two numbers a token,
 and dropped. The backward pass makes it again and overwrites it with the gradient of the logits. This is
 Liger Kernel's linear cross-entropy (arXiv:2410.10989), with the gradient of each token known only afterwards.
+On a CPU a few hundred MiB of logits are kept instead: memory is cheaper there than another product.
 With p the distribution, l its logarithm, H its entropy, y the token:
 
     d log p(y) / d logits = onehot(y) - p            dH / d logits = -p (l + H)
@@ -11,6 +12,7 @@ With p the distribution, l its logarithm, H its entropy, y the token:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,6 +36,11 @@ def chunk_elements(device_type: str) -> int:
     return _CHUNK_ELEMENTS.get(device_type, _CHUNK_ELEMENTS["cuda"])
 
 
+def kept_elements(device_type: str) -> int:
+    """Return the number of logits up to which a call keeps them for its backward pass."""
+    return _KEPT_ELEMENTS.get(device_type, _KEPT_ELEMENTS["cuda"])
+
+
 def covers(head: Any, sampling: SamplingParams) -> bool:
     """Return whether :func:`token_scores` can take ``head``: a linear layer without adapters or hooks of its own.
 
@@ -41,6 +48,16 @@ def covers(head: Any, sampling: SamplingParams) -> bool:
     """
     hooked = any(getattr(head, name, None) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"))
     return type(head) is nn.Linear and not hooked and sampling.repetition_penalty == 1.0
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Number formats of the matrix products, rows of a chunk, and whether its logits are kept for the backward pass."""
+
+    logits: torch.dtype
+    gradient: torch.dtype
+    rows: int
+    kept: bool
 
 
 def token_scores(
@@ -55,18 +72,23 @@ def token_scores(
     """Compute log-probabilities and entropies [S] float32 of ``tokens`` [S] after ``hidden`` [S, H].
 
     Entropies are 0 without ``with_entropy``. Logits are products in ``dtype``: by default autocast's if that is on,
-    otherwise the head's. Products of their gradient are autocast's where it is on: it goes on in 16 bits anyway.
-    Everything else is float32.
+    otherwise the head's. If the default is bfloat16, so are products with the gradient of logits in ``dtype``: the
+    layers below continue in it. Everything else is float32.
     """
     device = hidden.device.type
     usual = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else head.weight.dtype
-    rows = max(1, chunk_elements(device) // head.out_features)
+    logits = usual if dtype is None else dtype
     learns = torch.is_grad_enabled() and (hidden.requires_grad or head.weight.requires_grad)
-    limit = _KEPT_ELEMENTS.get(device, _KEPT_ELEMENTS["cuda"])
-    keeps = learns and hidden.shape[0] * head.out_features <= limit
+    products = _Products(
+        logits=logits,
+        # Small gradients would be 0 in float16.
+        gradient=usual if usual == torch.bfloat16 else logits,
+        rows=max(1, chunk_elements(device) // head.out_features),
+        kept=learns and hidden.shape[0] * head.out_features <= kept_elements(device),
+    )
     with torch.autocast(device, enabled=False):
         scores: tuple[Tensor, Tensor] = _TokenScores.apply(
-            hidden, head.weight, head.bias, tokens, sampling, with_entropy, dtype or usual, usual, rows, keeps
+            hidden, head.weight, head.bias, tokens, sampling, with_entropy, products
         )
     return scores
 
@@ -81,32 +103,26 @@ class _TokenScores(torch.autograd.Function):
         tokens: Tensor,
         sampling: SamplingParams,
         with_entropy: bool,
-        dtype: torch.dtype,
-        of_gradient: torch.dtype,
-        rows: int,
-        keeps: bool,
+        products: _Products,
     ) -> tuple[Tensor, Tensor]:
-        head, shift = weight.to(dtype), None if bias is None else bias.to(dtype)
+        head, shift = weight.to(products.logits), None if bias is None else bias.to(products.logits)
         positions = hidden.shape[0]
         logprobs, normalisers = (torch.empty(positions, device=hidden.device) for _ in range(2))
         entropies = torch.zeros(positions, device=hidden.device)
         kept: list[Tensor] = []
-        for start in range(0, positions, rows):
-            logits = nn.functional.linear(hidden[start : start + rows].to(dtype), head, shift)
-            if keeps:
+        for start in range(0, positions, products.rows):
+            logits = nn.functional.linear(hidden[start : start + products.rows].to(products.logits), head, shift)
+            if products.kept:
                 kept.append(logits)
             for block in _blocks(logits):
                 part = slice(start + block.start, start + block.stop)
-                own = logits[block].clone() if keeps else logits[block]
+                own = logits[block].clone() if products.kept else logits[block]  # which the statistics overwrite
                 scores = processed_logits(own, sampling, chosen=tokens[part])
                 logprobs[part], normalisers[part], entropy = _statistics(scores, tokens[part], with_entropy)
                 if entropy is not None:
                     entropies[part] = entropy
         ctx.save_for_backward(hidden, weight, bias, tokens, normalisers, entropies)
-        ctx.sampling, ctx.with_entropy, ctx.dtype, ctx.of_gradient, ctx.rows = (
-            sampling, with_entropy, dtype, of_gradient, rows,
-        )  # fmt: skip
-        ctx.kept = kept
+        ctx.sampling, ctx.with_entropy, ctx.products, ctx.kept = sampling, with_entropy, products, kept
         return logprobs, entropies
 
     @staticmethod
@@ -114,17 +130,17 @@ class _TokenScores(torch.autograd.Function):
     def backward(ctx: Any, of_logprobs: Tensor, of_entropies: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, tokens, normalisers, entropies = ctx.saved_tensors
         to_hidden, to_weight, to_bias = ctx.needs_input_grad[:3]
-        head, shift = weight.to(ctx.dtype), None if bias is None else bias.to(ctx.dtype)
-        factor = weight.to(ctx.of_gradient)
+        products, kept = ctx.products, ctx.kept
+        ctx.kept = []  # overwritten below: another backward pass makes them again
+        head, shift = weight.to(products.logits), None if bias is None else bias.to(products.logits)
+        narrow = weight.to(products.gradient)
         of_hidden = torch.empty_like(hidden) if to_hidden else None
         of_weight = torch.zeros(weight.shape, device=weight.device) if to_weight else None
         of_bias = torch.zeros_like(bias, dtype=torch.float32) if to_bias else None
-        for number, start in enumerate(range(0, hidden.shape[0], ctx.rows)):
-            chunk = slice(start, start + ctx.rows)
+        for number, start in enumerate(range(0, hidden.shape[0], products.rows)):
+            chunk = slice(start, start + products.rows)
             # The logits, which become their gradient.
-            gradient = (
-                ctx.kept[number] if ctx.kept else nn.functional.linear(hidden[chunk].to(ctx.dtype), head, shift)
-            )
+            gradient = kept[number] if kept else nn.functional.linear(hidden[chunk].to(products.logits), head, shift)
             for block in _blocks(gradient):
                 part = slice(start + block.start, start + block.stop)
                 scores = processed_logits(gradient[block], ctx.sampling, chosen=tokens[part])
@@ -140,9 +156,9 @@ class _TokenScores(torch.autograd.Function):
                 if of_bias is not None:
                     of_bias += exact.sum(0)
                 gradient[block] = exact
-            inputs, gradient = hidden[chunk].to(ctx.of_gradient), gradient.to(ctx.of_gradient)
+            inputs, gradient = hidden[chunk].to(products.gradient), gradient.to(products.gradient)
             if of_hidden is not None:
-                of_hidden[chunk] = gradient @ factor
+                of_hidden[chunk] = gradient @ narrow
             if of_weight is not None:
                 # Add gradient [C, V] x inputs [C, H] to the float32 ``total`` [V, H].
                 total = of_weight
@@ -155,7 +171,7 @@ class _TokenScores(torch.autograd.Function):
             of_hidden,
             None if of_weight is None else of_weight.to(weight.dtype),
             None if of_bias is None else of_bias.to(bias.dtype),
-            *[None] * 7,
+            *[None] * 4,
         )
 
 

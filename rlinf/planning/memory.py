@@ -33,8 +33,10 @@ KEPT = ("weights", "gradients", "optimiser", "reference")
 _MOMENT_BYTES = 8
 # Of one layer, the gradients and copies that its backward pass makes in addition to what the forward pass kept.
 _BACKWARD_SHARE = 0.4
-# torch and fsdp make logits in pieces of this many values, on a CPU and on a GPU (`models/token_scores.py`).
+# torch and fsdp make logits in pieces of this many values, on a CPU and on a GPU, and a CPU keeps up to so many for the
+# backward pass (`models/token_scores.py`).
 _LOGITS_AT_ONCE = {False: 1 << 24, True: 1 << 27}
+_LOGITS_KEPT = 1 << 26
 # Standard deviations above the mean that 99 of 100 draws of a normal variable stay below.
 _QUANTILE = 2.326
 
@@ -102,9 +104,10 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
         # precisions.
         on_gpu = gpus > 0
         values = micro_batch_tokens(config) // split.context * decoder.vocabulary // split.tensor
+        kept = values if config.learner.backend != "megatron" and not on_gpu and values <= _LOGITS_KEPT else 0
         if config.learner.backend != "megatron":
             values = min(values, _LOGITS_AT_ONCE[on_gpu])
-        logits = values * (2 * size + 2 * 4)
+        logits = values * (2 * size + 2 * 4) + kept * 4
     if not config.policy.vision.freeze:
         activations += picture_tokens(config) * decoder.tower_values * size
     kv_cache = decoder.kv_cache_bytes(_rows_at_once(config) * row_tokens(config), size) // parallel

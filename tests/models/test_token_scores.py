@@ -104,6 +104,43 @@ def test_bfloat16_products_keep_float32_results() -> None:
         assert float((one - other).norm() / other.norm()) < 0.02
 
 
+def test_float32_logits_have_bfloat16_gradients_under_autocast() -> None:
+    """Values are those of float32 products to the bit; only products with the gradient are bfloat16."""
+    torch.manual_seed(0)
+    head = nn.Linear(WIDTH, VOCABULARY, bias=False)
+    hidden = torch.randn(POSITIONS, WIDTH, requires_grad=True)
+    tokens = torch.randint(VOCABULARY, (POSITIONS,))
+    plain = token_scores(hidden, head, tokens, SAMPLINGS["plain"], with_entropy=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = token_scores(hidden, head, tokens, SAMPLINGS["plain"], with_entropy=True, dtype=torch.float32)
+    assert [torch.equal(one, other) for one, other in zip(found, plain, strict=True)] == [True, True]
+    for one, other in zip(gradients(found, hidden, head.weight), gradients(plain, hidden, head.weight), strict=True):
+        assert one.dtype == torch.float32
+        assert 0 < float((one - other).norm() / other.norm()) < 0.01
+
+
+def test_kept_logits_give_the_same_bits_as_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every backward pass of the same forward pass: the first one overwrites what was kept."""
+    torch.manual_seed(0)
+    head = nn.Linear(WIDTH, VOCABULARY)
+    hidden = torch.randn(POSITIONS, WIDTH, requires_grad=True)
+    tokens = torch.randint(VOCABULARY, (POSITIONS,))
+    monkeypatch.setitem(module._CHUNK_ELEMENTS, "cpu", 4 * VOCABULARY)
+
+    def twice(limit: int) -> list[Tensor]:
+        monkeypatch.setitem(module._KEPT_ELEMENTS, "cpu", limit)
+        logprobs, entropies = token_scores(hidden, head, tokens, SAMPLINGS["nucleus"], with_entropy=True)
+        loss = (logprobs**2 + 0.3 * entropies).sum()
+        results = [logprobs, entropies]
+        for _ in range(2):
+            results += torch.autograd.grad(loss, (hidden, *head.parameters()), retain_graph=True)
+        return results
+
+    again = twice(limit=0)
+    for kept, new in zip(twice(limit=POSITIONS * VOCABULARY), again, strict=True):
+        assert torch.equal(kept, new)
+
+
 def _gradients_of(policy: CausalLMPolicy, output: PolicyOutput) -> dict[str, Tensor]:
     assert output.entropy is not None
     (output.logprobs**2 + 0.3 * output.entropy).sum().backward()
@@ -132,8 +169,9 @@ def test_a_policy_evaluates_and_learns_the_same_in_chunks(kind: str, monkeypatch
         torch.testing.assert_close(gradient, other[name], atol=2e-5, rtol=1e-4, msg=name)
 
 
-def test_whole_logits_are_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No linear layer computes more rows of logits than a chunk has."""
+@pytest.mark.parametrize(("limit", "passes"), [(0, 2), (1000 * VOCABULARY, 1)])
+def test_whole_logits_are_never_made(limit: int, passes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No linear layer computes more rows of logits than a chunk has; those that are kept are made once."""
     rows: list[int] = []
     plain = nn.functional.linear
 
@@ -144,8 +182,9 @@ def test_whole_logits_are_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(nn.functional, "linear", linear)
     monkeypatch.setitem(module._CHUNK_ELEMENTS, "cpu", 4 * VOCABULARY)
+    monkeypatch.setitem(module._KEPT_ELEMENTS, "cpu", limit)
     inputs, actions, mask = conversation()
     output = CausalLMPolicy(tiny(), sampling=SAMPLINGS["plain"]).evaluate(inputs, actions, mask)
     output.logprobs.sum().backward()
     assert max(rows) == 4
-    assert sum(rows) == 2 * int(mask.sum())
+    assert sum(rows) == passes * int(mask.sum())

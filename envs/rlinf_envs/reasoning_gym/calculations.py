@@ -16,7 +16,7 @@ from reasoning_gym.utils import compute_decimal_reward
 from rlinf_envs.reasoning_gym.small_steps import calculations
 
 _PROBLEMS_FOR_ONE = 50
-"""Problems that are read for one calculation before the family counts as one without any."""
+"""Problems that are read for one calculation before it counts as absent."""
 
 
 @dataclass
@@ -37,6 +37,8 @@ class CalculationsConfig:
         assert 1 <= self.min_terms <= self.max_terms, "needs 1 <= min_terms <= max_terms"
         assert self.min_steps >= 1, "needs min_steps >= 1"
         assert self.family in DATASETS, f"family {self.family!r} is none of reasoning-gym's"
+        first = create_dataset(self.family, seed=0, size=1)[0]
+        assert "answer_cot" in first["metadata"], f"family {self.family!r} has no worked solutions"
 
 
 class CalculationsDataset(ProceduralDataset):
@@ -62,7 +64,7 @@ class CalculationsDataset(ProceduralDataset):
     def _one(self, draw: random.Random, problems: Any) -> tuple[str, str]:
         """Draw a calculation, and its result."""
         for _ in range(_PROBLEMS_FOR_ONE):
-            solution = str(problems[draw.randrange(self.config.size)]["metadata"].get("answer_cot", ""))
+            solution = str(problems[draw.randrange(self.config.size)]["metadata"]["answer_cot"])
             found = [
                 (one.text, one.result)
                 for line in solution.splitlines()
@@ -71,7 +73,7 @@ class CalculationsDataset(ProceduralDataset):
             ]
             if found:
                 return draw.choice(found)
-        raise ValueError(f"the solutions of {self.config.family} contain no calculations")
+        raise ValueError(f"{self.config.family}: no calculation of {self.config.min_steps} steps in its solutions")
 
     def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
         """Return 1.0 for the same number, whatever its leading zeros and decimal point."""
