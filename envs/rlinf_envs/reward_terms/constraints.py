@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import without_thoughts
-from rlinf_envs.reward_terms.answering import row_value
+from rlinf_envs.reward_terms.answering import RowReading, row_value
 from rlinf_envs.reward_terms.constraint_rows import are_published, contents, published
 from rlinf_envs.reward_terms.text_counts import bullets, occurrences, paragraphs, sentences, words
 from rlinf_envs.reward_terms.text_forms import (
@@ -82,7 +82,7 @@ def constraints(
             return 1.0
         return float(all(kept)) if all_or_nothing else sum(kept) / len(kept)
 
-    return term
+    return term if field is None else RowReading(term, lambda row: _checks_of(field, row))
 
 
 def _checks_of(field: str, row: Mapping[str, Any]) -> list[Check]:
