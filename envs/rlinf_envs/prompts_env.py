@@ -87,7 +87,7 @@ class PromptsEnv(ListedQuestions):
         repeated = Counter[str]()
         for record in selection.records:
             repeated.update(record.repeated)
-            task = _task(record, fields, Path(path).stem)
+            task = _graded(_task(record, fields, Path(path).stem), rewards, record.location)
             if isinstance(task, Task):
                 tasks.append(task)
             elif on_bad_row == "error":
@@ -145,6 +145,16 @@ class _ByTerm:
         return answer
 
     def close(self) -> None: ...
+
+
+def _graded(task: Task | str, rewards: RewardSum, location: str) -> Task | str:
+    """Return the task unless a reward term cannot read its row: then the reason."""
+    if isinstance(task, Task):
+        try:
+            rewards.check_row(task.row)
+        except SettingError as error:
+            return f"{location}: {error}"
+    return task
 
 
 def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str) -> Task | str:

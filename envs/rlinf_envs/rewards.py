@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from rlinf.base import timeline
 from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S, CustomReward
 from rlinf_envs.errors import RewardError, SettingError
-from rlinf_envs.reward_terms.answering import Answering
+from rlinf_envs.reward_terms.answering import Answering, RowReading
 from rlinf_envs.reward_terms.failure import TermFailure
 from rlinf_envs.reward_terms.table import BUILDERS, SERVICES, SLOW
 from rlinf_envs.suggest import reject_unknown
@@ -121,6 +121,12 @@ class RewardSum:
         """Return the answers that the term ``name`` compares, None each if there is none; None if it compares none."""
         function = self._functions[name].function if name in self._functions else None
         return [function.answer_in(response) for response in responses] if isinstance(function, Answering) else None
+
+    def check_row(self, row: Mapping[str, Any]) -> None:
+        """Raise a SettingError if a term cannot read the instructions in ``row``."""
+        for term in self._functions.values():
+            if isinstance(term.function, RowReading):
+                term.function.check(row)
 
     def pays(self, kind: str) -> bool:
         """Whether a term of this kind counts."""

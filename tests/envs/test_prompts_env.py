@@ -79,6 +79,10 @@ def test_with_tools_a_response_without_calls_is_final(tmp_path: Path) -> None:
         ({"reward": {}}, "reward names no term"),
         ({"solved_by": "exat"}, "did you mean 'exact'"),
         ({"prompt_field": "promt"}, r"rows\.jsonl:1: unknown field 'promt'; did you mean 'prompt'.*prompt_field"),
+        (
+            {"rows": [{**ROWS[0], "rules": {"max_word": 1}}]},
+            r"rows\.jsonl:1: field rules of a row: unknown constraint 'max_word'; did you mean 'max_words'",
+        ),
         ({"rows": [{"prompt": 3, "answer": "", "kind": ""}]}, "the field prompt must be text, got int"),
         ({"max_turns": 3}, "max_turns is for conversations with a tool"),
     ],
@@ -89,5 +93,38 @@ def test_mistakes_are_named(tmp_path: Path, settings: dict[str, Any], message: s
 
 
 def test_broken_rows_may_be_left_out(tmp_path: Path) -> None:
-    env = make(tmp_path, rows=[ROWS[0], {"prompt": "  ", "answer": "", "kind": ""}], on_bad_row="skip")
-    assert (env.num_tasks, env.skipped_rows) == (1, 1)
+    blank, unknown = {"prompt": "  ", "answer": "", "kind": ""}, {**ROWS[1], "rules": {"max_word": 1}}
+    env = make(tmp_path, rows=[ROWS[0], blank, unknown], on_bad_row="skip")
+    assert (env.num_tasks, env.skipped_rows) == (1, 2)
+
+
+def instructed(content: str, ground_truth: str | list[str], **columns: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content}], "ground_truth": ground_truth, **columns}
+
+
+FUNCTION = {"func_name": "verify_paragraph_count", "N": 2, "quantifier": None, "keyword_list": None, "options": None}
+IDS = ["detectable_format:sentence_hyphens", "last_word:last_word_answer", "keywords:keyword_specific_position"]
+LISTED = str([{"instruction_id": IDS, "kwargs": [None, {"last_word": "brief"}, {"keyword": ["we"], "n": 2, "m": 1}]}])
+
+
+@pytest.mark.parametrize(("write", "answer_field"), [(json.dumps, None), (repr, "ground_truth")])
+def test_rows_of_public_sets_of_instructions(tmp_path: Path, write: Any, answer_field: str | None) -> None:
+    kind = {"dataset": "ifeval", "constraint_type": "Number Paragraphs", "constraint": "{N} paragraphs"}
+    rows = [
+        instructed("Two paragraphs on rain, divided by * * *", write(FUNCTION), **kind),
+        instructed("Answer in hyphenated sentences", LISTED, key="a_1", **kind),
+        instructed("Answer in hyphenated sentences, please", [LISTED], key="a_2", **kind),
+    ]
+    reward = {"constraints": {"weight": 1.0, "field": "ground_truth"}}
+    settings = {"prompt_field": "messages", "domain_field": "constraint_type", "reward": reward}
+    env = make(tmp_path, rows=rows, answer_field=answer_field, **settings)
+    assert env.num_tasks == 3
+    env.reset(options={"task_ids": [0, 1]})
+    _, rewards, _, _, infos = env.step(
+        ("<think>hm</think>It rains.\n\n* * *\n\nIt stops.\n", "It rains.-We are brief!\n")
+    )
+    assert (rewards.tolist(), infos["verdict"].tolist()) == ([1.0, 1.0], ["correct", "correct"])
+    env.reset(options={"task_ids": [0, 2]})
+    _, rewards, _, _, infos = env.step(("It rains.\n\nIt stops.", "It rains. We are brief."))
+    assert rewards.tolist() == pytest.approx([0.0, 2 / 3])
+    assert infos["verdict"].tolist() == ["wrong", "wrong"]

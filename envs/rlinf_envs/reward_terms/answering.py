@@ -1,4 +1,4 @@
-"""What reward terms that compare an answer have in common."""
+"""What reward terms have in common that compare an answer, or read instructions of the row."""
 
 from __future__ import annotations
 
@@ -20,6 +20,19 @@ class Answering:
     term: RewardTerm
     answer_in: Callable[[str], str | None]
     """The answer in a response; None if there is none."""
+
+    def __call__(self, *, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+        """Return the term's value."""
+        return self.term(prompt=prompt, response=response, answer=answer, row=row)
+
+
+@dataclass(frozen=True)
+class RowReading:
+    """A reward term that reads instructions of the row, which can be checked without a response."""
+
+    term: RewardTerm
+    check: Callable[[Mapping[str, Any]], object]
+    """Raises a SettingError if the term cannot read the row."""
 
     def __call__(self, *, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         """Return the term's value."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import without_thoughts
-from rlinf_envs.reward_terms.answering import row_value
-from rlinf_envs.reward_terms.published_constraints import are_published, contents, published
+from rlinf_envs.reward_terms.answering import RowReading, row_value
+from rlinf_envs.reward_terms.constraint_rows import are_published, contents, published
 from rlinf_envs.reward_terms.text_counts import bullets, occurrences, paragraphs, sentences, words
 from rlinf_envs.reward_terms.text_forms import (
     ends_with,
@@ -66,8 +66,8 @@ def constraints(
 
     Args:
         require: the same constraints for every response.
-        field: where in the row further ones stand: a mapping, or IFEval's names with the row's `kwargs`
-            (:mod:`~rlinf_envs.reward_terms.published_constraints`).
+        field: where in the row further ones stand: a mapping, or the instructions of IFEval, RLVR-IFeval or IF-RLVR
+            (:mod:`~rlinf_envs.reward_terms.constraint_rows`).
         all_or_nothing: 1 if all are kept, else 0.
     """
     general = _checked("reward.constraints.require", require or {})
@@ -82,7 +82,7 @@ def constraints(
             return 1.0
         return float(all(kept)) if all_or_nothing else sum(kept) / len(kept)
 
-    return term
+    return term if field is None else RowReading(term, lambda row: _checks_of(field, row))
 
 
 def _checks_of(field: str, row: Mapping[str, Any]) -> list[Check]:

@@ -79,5 +79,5 @@ def test_rows_of_a_table_have_text_and_nulls() -> None:
     term = constraints(field="wanted")
     assert score(term, "a, b", wanted='{"no_commas": true, "max_words": 2}') == 0.5
     assert score(term, "a, b", wanted={"no_commas": None, "max_words": 2, "keywords": None}) == 1.0
-    with pytest.raises(SettingError, match="unknown constraint 'func_name'"):
-        score(term, "a", wanted='{"func_name": "validate_lowercase"}')
+    with pytest.raises(SettingError, match="did you mean 'no_commas'"):
+        score(term, "a", wanted='{"no_comma": true}')

@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 import pytest
-from rlinf_envs.reward_terms.text_counts import bullets, occurrences, paragraphs, sentences, words
-from rlinf_envs.reward_terms.text_forms import ends_with, has_postscript, has_title, is_json, is_quoted, placeholders
+from rlinf_envs.reward_terms.text_counts import (
+    bullets,
+    divided,
+    folded_words,
+    occurrences,
+    paragraphs,
+    sentence_list,
+    sentences,
+    word_list,
+    words,
+)
+from rlinf_envs.reward_terms.text_forms import (
+    are_hyphenated,
+    are_wrapped,
+    ends_with,
+    has_palindrome,
+    has_postscript,
+    has_title,
+    is_json,
+    is_quoted,
+    placeholders,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +39,7 @@ from rlinf_envs.reward_terms.text_forms import ends_with, has_postscript, has_ti
         ("AT&T called the U.S. office", 5),
         ("one,two,three", 3),
         ("你好 world", 3),
+        ("It rains.-We stay!-So U.S.-based", 6),
         ("", 0),
     ],
 )
@@ -40,6 +61,7 @@ def test_words(text: str, count: int) -> None:
         ("Hello there", 1),
         ("1. Eat well.\n2. Sleep.\n3. Run.", 3),
         ("# On rain\n\nIt rains.", 1),
+        ("# On rain\nIt rains", 1),
         ("To buy:\n- eggs\n- milk", 1),
         ("it is late. we go home.", 2),
         ("Wait... what is it?! Nothing.", 2),
@@ -47,11 +69,37 @@ def test_words(text: str, count: int) -> None:
         ("你好。再见。", 2),
         ("No. 5 is alive", 1),
         ("It ends.\n\nP.S. It began", 2),
+        ("It rains.-we stay!-“So be it.”-Now", 4),
+        ("U.S.-China talks, a Dr.-Smith quote, a Ph.D.-level test", 1),
+        ("[It] [rains.] [We] [stay.] [a.m.] [is] [it]", 3),
+        ("<<It rains.>> <<We stay>>", 2),
         ("*** ... !", 0),
     ],
 )
 def test_sentences(text: str, count: int) -> None:
     assert sentences(text) == count
+
+
+def test_lists_have_words_and_sentences_without_marks() -> None:
+    assert word_list("**Hello**, (dear) U.S. friends — 5% of 你们! हिन्दी") == [
+        *("Hello", "dear", "U.S", "friends", "5", "of", "你", "们", "हिन्दी")
+    ]
+    assert folded_words("DON’T _stop_") == ["don't", "stop"]
+    assert sentence_list("# On rain\nIt rains.\n\n1. Mr. Fox left!\n2. Bye") == ["It rains.", "Mr. Fox left!"]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a\n***\nb", ["a", "b"]),
+        ("a\n\n* * *\n\nb\n* * *\n", ["a", "b"]),
+        ("a *** b", ["a", "b"]),
+        ("a\n***\n***\nb", ["a", "", "b"]),
+        ("***a*** b\n* c\n* d\n---\n****", ["***a*** b\n* c\n* d\n---\n****"]),
+    ],
+)
+def test_parts_between_dividers(text: str, parts: list[str]) -> None:
+    assert divided(text) == parts
 
 
 def test_paragraphs_and_bullets() -> None:
@@ -91,5 +139,52 @@ def test_forms() -> None:
     assert has_postscript("a\n**P.S.** b", "P.S.")
     assert has_postscript("a\np. p. s. b", "P.P.S")
     assert not has_postscript("a\nP.P.S. b", "P.S.")
+    assert not has_postscript("a\nP.S.\n", "P.S.")
     assert ends_with('"Any questions?"**', "Any questions?")
     assert not ends_with("Any questions? No.", "Any questions?")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Was it a car or a cat I saw?", True),
+        ("A **race-car** won", True),
+        ("Level up", True),
+        ("A, I, a: hmm, www, 1001", False),
+        ("The quick brown fox jumps over the lazy dog. It then sleeps in its house near the river.", False),
+    ],
+)
+def test_palindromes(text: str, expected: bool) -> None:
+    assert has_palindrome(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<<The rain>>, <<in Spain>>\n\n<<falls today>>!", True),
+        ("<<The rain>> <<falls>>", True),
+        ("<<The rain>> falls", True),
+        ("<<The rain>> <<in>> <<Spain falls>>", False),
+        ("Here: <<The rain>>", False),
+        ("<<The rain>> falls on us", False),
+        ("The rain", False),
+        ("<< >>", False),
+    ],
+)
+def test_pairs_of_words_are_wrapped(text: str, expected: bool) -> None:
+    assert are_wrapped(text, "<<", ">>", size=2) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"It rains."-"It snows!"-I stay', True),
+        ("It costs 3.5 dollars at example.com, e.g. in the U.S. market.-I buy it.", True),
+        ("It rains.It snows.", False),
+        ("It rains.—It snows.", False),
+        ("It rains.\n-It snows.", False),
+        ("It rains.-It snows.\n\nI stay.", False),
+    ],
+)
+def test_sentences_are_hyphenated(text: str, expected: bool) -> None:
+    assert are_hyphenated(text) is expected
