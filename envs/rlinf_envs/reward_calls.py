@@ -6,7 +6,7 @@ The parameters of a function decide which call is made:
 - ``solution_str`` (verl): ``data_source, solution_str, ground_truth, extra_info``; a number or a mapping with `score`.
 - neither (our own form): ``prompt, response, answer, row``; a number.
 
-Functions may be ``async``.
+Functions may be ``async``, and parameters positional-only.
 
 Sources: `GRPOTrainer` of TRL (reward functions) and `default_compute_score` of verl.
 """
@@ -43,6 +43,7 @@ def misfit(function: Any, name: str) -> str:
     >>> misfit(lambda completions, completion_ids: [0.0], "f")
     'requires completion_ids, which only the trainer of TRL has'
     """
+    function = _by_name(function)
     parameters = _parameters(function)
     if "completions" in parameters:
         lost = [name for name in _OF_THE_TRAINER if name in parameters and _is_required(parameters[name])]
@@ -60,6 +61,7 @@ def call(function: Callable[..., Any], scored: Scored) -> Any:
         KeyError: a function of TRL's form requires a column that the row does not have.
         TypeError: it returned another number of values than 1, or a mapping without ``score``.
     """
+    function = _by_name(function)
     parameters = _parameters(function)
     if "completions" in parameters:
         return _call_as_trl(function, parameters, scored)
@@ -132,6 +134,24 @@ def _parameters(function: Any) -> Mapping[str, Parameter]:
         return inspect.signature(function).parameters
     except ValueError:  # a function in C
         return {}
+
+
+def _by_name(function: Any) -> Any:
+    """Return a function that takes by name what ``function`` takes by position only."""
+    parameters = _parameters(function)
+    placed = [each for each in parameters.values() if each.kind is Parameter.POSITIONAL_ONLY]
+    if not placed:
+        return function
+
+    def named(**arguments: Any) -> Any:
+        first = [arguments.pop(each.name, each.default) for each in placed]
+        return function(*first, **arguments)
+
+    free = [
+        each.replace(kind=Parameter.POSITIONAL_OR_KEYWORD) if each in placed else each for each in parameters.values()
+    ]
+    named.__signature__ = inspect.Signature(free)  # type: ignore[attr-defined]
+    return named
 
 
 def _takes_any_name(parameters: Mapping[str, Parameter]) -> bool:

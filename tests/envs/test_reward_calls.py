@@ -71,6 +71,29 @@ def test_verl_gets_the_ground_truth_of_the_row(truth: Any) -> None:
     assert call(compute_score, Scored("p", "5", "five", row)) == 0.75
 
 
+def test_positional_only_parameters_are_taken_in_every_form() -> None:
+    def compute_score(data_source: str, solution_str: str, ground_truth: str, /, extra_info: Any = None) -> float:
+        assert (data_source, solution_str, ground_truth, extra_info) == ("sums", "5", "5", {"index": 7})
+        return 0.75
+
+    def trl(prompts: Any, completions: Any, /, **columns: Any) -> list[float]:
+        return [float(len(completions[0]))]
+
+    def own(prompt: str, response: str, answer: str, row: Any, /) -> float:
+        return float(response == answer)
+
+    for function, value in ((compute_score, 0.75), (trl, 1.0), (own, 1.0)):
+        assert misfit(function, "reward") == ""
+        assert call(function, Scored("2 + 3?", "5", "5", ROW if function is compute_score else {})) == value
+
+
+def test_a_positional_only_parameter_that_verl_does_not_have_is_named() -> None:
+    def compute_score(solution_str: str, ground_truth: str, tokenizer: object, /) -> float:
+        return 0.0
+
+    assert "requires tokenizer" in misfit(compute_score, "compute_score")
+
+
 def test_verl_without_its_columns_gets_the_answer() -> None:
     def compute_score(solution_str: str, ground_truth: str) -> float:
         return float(solution_str == ground_truth)

@@ -1,9 +1,4 @@
-"""Tests of programs as data sets write them: statements, functions ``test_...``, calls, and texts to read and print.
-
-Sources: MBPP (``test_list``), HumanEval (``test``, ``entry_point``), KodCode (functions ``test_...``), APPS and TACO
-(``{inputs, outputs, fn_name}``), CodeContests (``{input, output}``), PrimeIntellect and LiveCodeBench (a list of
-``{input, output, type or testtype}``).
-"""
+"""Tests of programs as data sets write them: statements, functions ``test_...``, calls, and texts to read and print."""
 
 from __future__ import annotations
 
@@ -14,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlinf.base.json_text import parse_json
-from rlinf_envs.errors import SettingError
+from rlinf_envs.reward_terms.assertions import guarded
+from rlinf_envs.reward_terms.prompt_code import code_of
+from rlinf_envs.reward_terms.pytest_tests import collected
 
-_TEST_FUNCTION = re.compile(r"^def (test_?\w*)\(\s*\):", re.MULTILINE)
 _CHECK = re.compile(r"^def check\(", re.MULTILINE)
 _CHECKED = re.compile(r"^check\(", re.MULTILINE)
 
@@ -27,6 +23,10 @@ class Statements:
 
     tests: tuple[str, ...]
     setup: str = ""
+    code: str = ""
+    """What the row's prompt defines: the program begins with it."""
+    name: str = ""
+    """The function or class that the program has to define; all else of ``code`` is the tests' own. "" if unknown."""
 
     @property
     def count(self) -> int:
@@ -39,7 +39,7 @@ class Calls:
 
     name: str
     pairs: tuple[tuple[str, str], ...]
-    """Arguments of each, and the list of the results that are right, as Python writes them."""
+    """Arguments of each as Python writes them, and the list of the results that are right as JSON."""
 
     @property
     def count(self) -> int:
@@ -52,100 +52,75 @@ class Texts:
 
     pairs: tuple[tuple[str, str], ...]
 
+    @property
+    def count(self) -> int:
+        return len(self.pairs)
 
-def tests_of(field: str, value: Any, row: Mapping[str, Any]) -> Statements | Calls | Texts:
-    """Read ``value``, the contents of the row's ``field``.
+
+def statements(listed: Sequence[str], row: Mapping[str, Any]) -> Statements:
+    """Return the tests in texts of Python: each a test if there are several, else the functions ``test...`` in it.
 
     Raises:
-        SettingError: there is no test in it, or it has another form.
+        ValueError: the text is no Python, uses what the sandbox does not have, or leaves open what it checks.
     """
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            value = parse_json(value)
-        except ValueError as error:
-            raise _refused(field, f"is no JSON ({error})", value) from None
-    if isinstance(value, Mapping):
-        inputs, outputs = _either(value, "inputs", "input"), _either(value, "outputs", "output")
-        if not _listed(inputs) or not _listed(outputs) or not len(inputs) == len(outputs) > 0:
-            raise _refused(field, "needs as many inputs as outputs", value)
-        return _paired(value.get("fn_name") or "", list(zip(inputs, outputs, strict=True)), bool(value.get("fn_name")))
-    if _listed(value) and value and all(isinstance(each, Mapping) and "input" in each for each in value):
-        kinds = {str(_either(each, "testtype", "type") or "stdin") for each in value}
-        calls = bool(kinds & {"functional", "function_call"})
-        if len(kinds) > 1:
-            raise _refused(field, f"has tests of several kinds ({', '.join(sorted(kinds))})", value)
-        name = value[0].get("fn_name") or _name_in(row)
-        return _paired(name if calls else "", [(each["input"], each.get("output")) for each in value], calls)
-    listed = [value] if isinstance(value, str) else list(map(str, value)) if _listed(value) else []
-    if not any(each.strip() for each in listed):
-        raise _refused(field, "holds no test", value)
-    return _statements(field, listed, row)
-
-
-def _statements(field: str, listed: list[str], row: Mapping[str, Any]) -> Statements:
     imports = row.get("test_imports") or ()
-    setup = "\n".join([*map(str, imports if _listed(imports) else [imports]), str(row.get("test_setup_code") or "")])
-    if len(listed) > 1:
-        return Statements(tuple(listed), setup)
-    text = listed[0]
-    if _CHECK.search(text) and not _CHECKED.search(text):
-        name = row.get("entry_point")
-        if not name:
-            raise _refused(field, "defines check(candidate), so the row needs entry_point", text)
-        return Statements((f"check({name})",), f"{setup}\n{text}")
-    functions = _TEST_FUNCTION.findall(text)
-    if functions:
-        return Statements(tuple(f"{name}()" for name in dict.fromkeys(functions)), f"{setup}\n{text}")
-    return Statements((text,), setup)
+    setup = "\n".join([*map(str, imports if is_listed(imports) else [imports]), str(row.get("test_setup_code") or "")])
+    entry = str(row.get("entry_point") or "")
+    parts = [collected(text) for text in listed]
+    codes = [guarded(text) for text, _ in parts]
+    runs = [[f"_run_test(globals(), {test!r})" for test in tests] for _, tests in parts]
+    if any(runs):
+        setup += "\nfrom pytest import run_test as _run_test"
+    if len(codes) > 1:
+        tests = ["\n".join((text, *run)) for text, run in zip(codes, runs, strict=True)]
+    elif _CHECK.search(codes[0]) and not _CHECKED.search(codes[0]):
+        if not entry:
+            raise ValueError("defines check(candidate), so the row needs entry_point")
+        setup, tests = f"{setup}\n{codes[0]}", [f"check({entry})"]
+    elif runs[0]:
+        setup, tests = f"{setup}\n{codes[0]}", runs[0]
+    else:
+        tests = codes
+    return Statements(tuple(tests), setup, code_of(row), entry.partition("(")[0].partition(".")[0])
 
 
-def _paired(name: str, pairs: list[tuple[Any, Any]], calls: bool) -> Calls | Texts:
-    if calls:
-        return Calls(name, tuple((repr(_arguments(inputs)), repr(_results(result))) for inputs, result in pairs))
+def calls(name: str, pairs: Sequence[tuple[Any, Any]]) -> Calls:
+    """Return calls with arguments and results as a list, or as text with JSON (arguments: one on each line)."""
+    results = (json.dumps(_results(result), default=repr) for _, result in pairs)
+    arguments = (repr(_arguments(inputs)) for inputs, _ in pairs)
+    return Calls(name, tuple(zip(arguments, results, strict=True)))
+
+
+def texts(pairs: Sequence[tuple[Any, Any]]) -> Texts:
+    """Return texts to read and print, which may be lists of lines."""
     return Texts(tuple((_text(typed), _text(printed)) for typed, printed in pairs))
 
 
-def _arguments(inputs: Any) -> list[Any]:
-    """Arguments as a list, or as text with one of JSON on each line."""
-    if isinstance(inputs, str):
-        return [_parsed(line) for line in inputs.strip().split("\n")]
-    return list(inputs) if _listed(inputs) else [inputs]
-
-
-def _results(value: Any) -> list[Any]:
-    """List what is right: the value, the one that a text of JSON holds, or the one in a list of one (APPS)."""
-    if isinstance(value, str):
-        return [value, _parsed(value)]
-    return [value, value[0]] if _listed(value) and len(value) == 1 else [value]
-
-
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
+    """Return the value of a JSON text, and all other text as it is."""
     try:
         return parse_json(text)
     except ValueError:
         return text
 
 
-def _text(value: Any) -> str:
-    return "\n".join(map(str, value)) if _listed(value) else str(value)
-
-
-def _name_in(row: Mapping[str, Any]) -> str:
-    """Return the function's name from the fields that LiveCodeBench and others have for it."""
-    metadata = row.get("metadata")
-    if isinstance(metadata, str) and metadata.lstrip().startswith("{"):
-        metadata = json.loads(metadata)
-    names = metadata if isinstance(metadata, Mapping) else {}
-    return str(names.get("func_name") or row.get("fn_name") or row.get("entry_point") or "")
-
-
-def _either(value: Mapping[str, Any], *names: str) -> Any:
-    return next((value[name] for name in names if value.get(name) is not None), None)
-
-
-def _listed(value: Any) -> bool:
+def is_listed(value: Any) -> bool:
+    """Whether a value is a list or tuple."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _refused(field: str, problem: str, value: Any) -> SettingError:
-    return SettingError(f"reward.code_tests: field {field} of a row {problem}, got {value!r:.80}")
+def _arguments(inputs: Any) -> list[Any]:
+    if isinstance(inputs, str):
+        return [parsed(line) for line in inputs.strip().split("\n")]
+    return list(inputs) if is_listed(inputs) else [inputs]
+
+
+def _results(value: Any) -> list[Any]:
+    """List what is right: the value, the one that a text of JSON holds, or the one in a list of one (APPS)."""
+    if isinstance(value, str):
+        return [value, parsed(value)]
+    return [value, value[0]] if is_listed(value) and len(value) == 1 else [value]
+
+
+def _text(value: Any) -> str:
+    return "\n".join(map(str, value)) if is_listed(value) else str(value)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from rlinf_envs.errors import SettingError
-from rlinf_envs.reward_terms.code_tests import code_tests, same_output
+from rlinf_envs.reward_terms.code_tests import code_tests
+from rlinf_envs.reward_terms.program_results import same_output
 from rlinf_envs.reward_terms.programs import program_of
 from rlinf_envs.sandbox.run import working_kind
 
