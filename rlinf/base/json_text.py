@@ -44,6 +44,14 @@ def parse_json(text: str | bytes) -> Any:
     return json.loads(text, object_pairs_hook=_object)
 
 
+def json_or_text(value: Any) -> Any:
+    """Return the value of a JSON text; all else as it is."""
+    try:
+        return parse_json(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     return result if len(result) == len(pairs) else RepeatedKeys(pairs)

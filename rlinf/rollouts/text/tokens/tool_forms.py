@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlinf.base.json_text import parse_json, written_values
+from rlinf.base.json_text import json_or_text, written_values
 from rlinf.base.thought_marks import without_closed_thoughts
+from rlinf.base.tool_calls import calls_in, written
 
 Calls = list[tuple[str, Any]]
 """(name, arguments), in the order of the response; arguments that could not be read are left as text."""
@@ -37,7 +38,6 @@ class ToolForm:
 
 
 # What a call holds ends before the next call begins: a response of opening marks alone is read once.
-_HERMES = re.compile(r"<tool_call>((?:(?!<tool_call>).)*?)</tool_call>", re.DOTALL)
 _XML_CALL = re.compile(r"<function=([^<>\s]+)>((?:(?!<function=).)*?)</function>", re.DOTALL)
 _XML_ARGUMENT = re.compile(r"<parameter=([^<>\s]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL)
 _GLM_CALL = re.compile(r"<tool_call>\s*([\w.-]++)\s*((?:(?!<tool_call>).)*?)</tool_call>", re.DOTALL)
@@ -58,7 +58,6 @@ _KIMI = re.compile(
 )
 _GEMMA_CALL = re.compile(r"<\|tool_call>call:([\w.-]++)(\{(?:(?!<\|tool_call>).)*?\})<tool_call\|>", re.DOTALL)
 _PYTHONIC = re.compile(r"<\|tool_call_start\|>((?:(?!<\|tool_call_start\|>).)*?)<\|tool_call_end\|>", re.DOTALL)
-_MARK = re.compile(r"</?tool_call>")
 _GEMMA_KEY = re.compile(r"([{,]\s*)([\w-]+):")
 _LLAMA_DRESS = ("<|python_tag|>", "```json", "```"), ("<|eom_id|>", "<|eot_id|>", "```")
 """What may stand in front of a call, and behind it."""
@@ -67,31 +66,15 @@ _MISTRAL_NAMED = re.compile(
 )
 
 
-def _read(text: str) -> Any:
-    """Arguments as JSON; what is none is left as text, which the environment refuses in words."""
-    try:
-        return parse_json(text)
-    except ValueError:
-        return text.strip()
-
-
-def _value(text: str) -> Any:
-    """Read an argument as JSON; all else is a text, of which each blank counts."""
-    try:
-        return parse_json(text)
-    except ValueError:
-        return text
-
-
 def _keyed(call: re.Pattern[str], argument: re.Pattern[str]) -> Callable[[str], Calls]:
     return lambda text: [
-        (name, {key.strip(): _value(value) for key, value in argument.findall(body)})
+        (name, {key.strip(): json_or_text(value) for key, value in argument.findall(body)})
         for name, body in call.findall(text)
     ]
 
 
 def _named(pattern: re.Pattern[str]) -> Callable[[str], Calls]:
-    return lambda text: [(name, _read(body)) for name, body in pattern.findall(text)]
+    return lambda text: [(name, json_or_text(body)) for name, body in pattern.findall(text)]
 
 
 def _mistral(text: str) -> Calls:
@@ -99,7 +82,7 @@ def _mistral(text: str) -> Calls:
     if named:
         return named
     _, result, rest = text.partition("[TOOL_CALLS]")
-    return _objects(_read(rest.replace("</s>", ""))) if result else []
+    return _objects(json_or_text(rest.replace("</s>", ""))) if result else []
 
 
 def _llama(text: str) -> Calls:
@@ -127,7 +110,7 @@ def _gemma(text: str) -> Calls:
         bare = "".join(
             json.dumps(part) if index % 2 else _GEMMA_KEY.sub(r'\1"\2":', part) for index, part in enumerate(parts)
         )
-        calls.append((name, _read(bare)))
+        calls.append((name, json_or_text(bare)))
     return calls
 
 
@@ -180,25 +163,14 @@ FORMS: Sequence[ToolForm] = (
 
 def first_call(response: str) -> str:
     """Return the tool that a response in the form of environments calls first; some name if it calls none."""
-    result = _HERMES.search(response)
-    content = _read(result.group(1)) if result else None
-    return str(content["name"]) if isinstance(content, Mapping) and content.get("name") else "tool"
+    return next((call.name for call in calls_in(response) if call.name), "tool")
 
 
 def canonical(form: ToolForm, raw: str, plain: str) -> str:
     """Convert a response for environments: the calls that ``form`` finds in ``raw``; else ``plain`` as it is.
     ``raw`` is the text with special tokens, ``plain`` without: families differ in whether their marks are such.
     """
-    calls = form.calls(raw)
-    if not calls:
-        return plain
-    written = (json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False) for name, arguments in calls)
-    # Marks in arguments would end the call.
-    return "\n".join(f"<tool_call>{_MARK.sub(_escaped, call)}</tool_call>" for call in written)
-
-
-def _escaped(mark: re.Match[str]) -> str:
-    return "\\u003c" + mark.group()[1:]
+    return "\n".join(written(name, arguments) for name, arguments in form.calls(raw)) or plain
 
 
 def described(tools: Sequence[Mapping[str, Any]]) -> str:
