@@ -7,20 +7,28 @@ Model families write calls in forms of their own; the rollout puts them into thi
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlinf.base.json_text import parse_json, written_values
+from rlinf.base.json_text import literal, written_values
 from rlinf.base.thought_marks import without_closed_thoughts
 
 CALL_FORM = '<tool_call>{"name": ..., "arguments": {...}}</tool_call>'
 """As prompts describe it."""
 _CALL = re.compile(r"<tool_call>((?:(?!</?tool_call>).)*+)(</tool_call>)?", re.DOTALL)
+_QUOTING_CALL = re.compile(
+    r'<tool_call>((?:"[^"\\]*+(?:\\.[^"\\]*+)*+"|\\.|(?!</?tool_call>).)*+)(</tool_call>)?', re.DOTALL
+)
+"""A call with marks in its texts."""
 _MARK = re.compile(r"<(?=/?tool_call>)")
-_FENCE = re.compile(r"\A```(?:json)?\s|```\Z")
+_FENCE = re.compile(r"\A```\w*\s|```\Z")
+_PYTHON = re.compile(r"\[?\s*[A-Za-z_][\w.]*\s*\(")
+_OTHERS = {"name", "function", "type", "id"}
+"""Keys of a call that has no arguments."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +67,10 @@ def read_arguments(arguments: Any) -> dict[str, Any]:
     """
     if isinstance(arguments, str):
         try:
-            arguments = parse_json(arguments) if arguments.strip() else None
-        except ValueError:
-            raise ValueError("the arguments are no valid JSON") from None
+            values = written_values(arguments) if arguments.strip() else [{}]
+        except ValueError as error:
+            raise ValueError(f"the arguments are no valid JSON: {error}") from None
+        arguments = values[0] if len(values) == 1 else values
     if arguments is not None and not isinstance(arguments, dict):
         raise ValueError("the arguments must be an object")
     return arguments or {}
@@ -73,33 +82,75 @@ def written(name: str, arguments: Any) -> str:
     >>> written("add", {"a": 1})
     '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
     """
-    call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
-    call = _MARK.sub(r"\\u003c", call)  # marks in arguments would end it
+    return marked(json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False))
+
+
+def marked(call: str) -> str:
+    """Put the marks around a call. Those in its arguments would end it."""
+    call = _MARK.sub(r"\\u003c", call)
     return f"<tool_call>{call}</tool_call>"
 
 
+def read_calls(text: str) -> list[ToolCall]:
+    """Parse what stands between marks: objects of JSON, or calls of Python (``f(a=1)``); in a fence too."""
+    text = _FENCE.sub("", text.strip())
+    kind = "Python" if _PYTHON.match(text) else "JSON"
+    try:
+        return _python_calls(text) if kind == "Python" else [_call(content) for content in written_values(text)]
+    except ValueError as error:
+        return [ToolCall("", {}, f"the call is no valid {kind}: {error}")]
+
+
 def _marked(text: str) -> Iterator[tuple[re.Match[str], list[ToolCall]]]:
-    """Find the calls between marks."""
-    for mark in _CALL.finditer(text):
-        calls = _calls(_FENCE.sub("", mark[1].strip()))
-        if mark[2] or not any(call.problem for call in calls):
+    """Find the calls between marks. A call that is broken at a mark may have it in a text of its arguments."""
+    end, tried = 0, 0  # what was tried to its end isn't tried from within: each character is read once or twice
+    while mark := _CALL.search(text, end):
+        end = mark.end()
+        if not mark[1] and not mark[2]:  # another opening mark follows
+            continue
+        calls = read_calls(mark[1])
+        if _broken(calls) and mark.start() >= tried and (quoting := _QUOTING_CALL.match(text, mark.start())):
+            tried = quoting.end()
+            if tried > end and not _broken(longer := read_calls(quoting[1])):
+                mark, calls, end = quoting, longer, tried
+        if mark[2] or not _broken(calls):
             yield mark, calls
 
 
-def _calls(text: str) -> list[ToolCall]:
+def _broken(calls: Sequence[ToolCall]) -> bool:
+    return any(call.problem for call in calls)
+
+
+def _python_calls(text: str) -> list[ToolCall]:
+    """Parse calls in lines or in a list, which may be printed."""
     try:
-        return [_call(content) for content in written_values(text)]
-    except ValueError as error:
-        return [ToolCall("", {}, f"the call is no valid JSON: {error}")]
+        statements = ast.parse(text).body
+        values = [one.value if isinstance(one, ast.Expr | ast.Assign) else one for one in statements]
+        calls = [one for each in values for one in (each.elts if isinstance(each, ast.List | ast.Tuple) else [each])]
+        return [_python_call(call) for call in calls]
+    except SyntaxError as error:
+        raise ValueError(f"{error.msg}: line {error.lineno} column {error.offset}") from None
+    except (MemoryError, RecursionError):
+        raise ValueError("brackets are nested too deeply") from None
+
+
+def _python_call(node: ast.expr | ast.stmt) -> ToolCall:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print" and node.args:
+        node = node.args[0]
+    if not isinstance(node, ast.Call) or node.args or any(each.arg is None for each in node.keywords):
+        at = f"line {node.lineno} column {node.col_offset + 1}"
+        raise ValueError(f"a call is NAME(ARGUMENT=VALUE, ...): {at}")
+    return ToolCall(ast.unparse(node.func), {str(each.arg): literal(each.value) for each in node.keywords})
 
 
 def _call(content: Any) -> ToolCall:
     if isinstance(content, dict) and isinstance(content.get("function"), dict):
         content = content["function"]
-    if not isinstance(content, dict) or not isinstance(content.get("name"), str):
+    name = content.get("name", content.get("function")) if isinstance(content, dict) else None
+    if not isinstance(name, str):
         return ToolCall("", {}, 'a call is an object with "name" and "arguments"')
-    name, arguments = content["name"].strip(), content.get("arguments", content.get("parameters"))
-    if len(content) > 1 and not {"arguments", "parameters"} & set(content):
+    name, arguments = name.strip(), content.get("arguments", content.get("parameters"))
+    if not {"arguments", "parameters"} & set(content) and set(content) - _OTHERS:
         return ToolCall(name, {}, f'a call has "name" and "arguments", and not {", ".join(content)}')
     try:
         return ToolCall(name, read_arguments(arguments))
