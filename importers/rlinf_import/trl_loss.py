@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rlinf.config.compat.aliases import TRL_LOSSES
 from rlinf_import.sheet import Sheet
-
-_AGGREGATIONS = {
-    "grpo": "seq-mean-token-mean",
-    "sapo": "seq-mean-token-mean",
-    "bnpo": "token-mean",
-    "dapo": "token-mean",
-    "cispo": "token-mean",
-    "dr_grpo": "seq-mean-token-sum-norm",
-}
 
 
 def loss(sheet: Sheet) -> None:
     """Set GRPO's loss, clip, scale and KL."""
     sheet.put("algorithm.adv_type", "grpo")
     kind = str(sheet.take("loss_type"))
-    if kind not in _AGGREGATIONS:
-        nearest = "loss_type: grpo, dapo, dr_grpo, bnpo, cispo or sapo of TRL"
+    if kind not in TRL_LOSSES:
+        nearest = f"loss_type: {', '.join(TRL_LOSSES)} of TRL"
         sheet.refuse(f"the loss {kind}", nearest, "loss_type")
         return
-    sheet.put("algorithm.loss_agg_func", _AGGREGATIONS[kind], "loss_type")
+    own, aggregation = TRL_LOSSES[kind]
+    sheet.put("algorithm.loss_agg_func", aggregation, "loss_type")
     sequence = sheet.take("importance_sampling_level") == "sequence"
-    chosen = "gspo" if sequence else {"cispo": "cispo", "sapo": "sapo"}.get(kind, "actor")
+    chosen = "gspo" if sequence else own
     sheet.put("algorithm.loss_type", chosen, "importance_sampling_level" if sequence else "loss_type")
     if kind == "bnpo":
         sheet.differ("loss_type", "the mean is over the tokens of the optimiser step, not of each device's batch")

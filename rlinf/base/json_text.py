@@ -10,10 +10,12 @@ import ast
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 _MESSAGES = re.compile(r"\s*\[\s*\{\s*['\"](?:role|from|content|value)['\"]\s*:")
 _BETWEEN = re.compile(r"[\s,;]*")
+_GOES_ON = re.compile(r"\s*[\]},:\"]")
 MAX_DEPTH = 200
 """Brackets within brackets: no data set, tool call or answer nests as deeply."""
 # A text that never ends goes to the end, so that each character is read once.
@@ -44,9 +46,21 @@ def parse_json(text: str | bytes) -> Any:
     return json.loads(text, object_pairs_hook=_object)
 
 
+def json_or_text(value: Any) -> Any:
+    """Return the value of a JSON text; all else as it is."""
+    try:
+        return parse_json(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     return result if len(result) == len(pairs) else RepeatedKeys(pairs)
+
+
+_LENIENT = json.JSONDecoder(object_pairs_hook=_object, strict=False)
+"""Texts may have line breaks."""
 
 
 def listed_messages(value: Any) -> Any:
@@ -80,9 +94,36 @@ def written_value(text: str) -> Any:
     except ValueError:
         pass
     try:
-        return ast.literal_eval(text.strip())
+        return literal(ast.parse(text.strip(), mode="eval").body)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise ValueError("neither JSON nor a value of Python") from None
+
+
+def literal(node: ast.expr) -> Any:
+    """Return the value of Python's syntax that JSON can hold; true, false and null are names of values too.
+
+    Raises:
+        ValueError: it is none (a name, a set, a calculation); the message names its position.
+    """
+    try:
+        return json.loads(json.dumps(ast.literal_eval(_JsonNames().visit(node))))
+    except (ValueError, TypeError, MemoryError, RecursionError):
+        raise ValueError(f"no value that JSON can hold: line {node.lineno} column {node.col_offset + 1}") from None
+
+
+class _JsonNames(ast.NodeTransformer):
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        names = {"true": True, "false": False, "null": None}
+        return ast.copy_location(ast.Constant(names[node.id]), node) if node.id in names else node
+
+
+def json_at_start(text: str) -> str:
+    """Return the JSON that a text begins with; empty if it begins with none, or with more than one value."""
+    with suppress(ValueError):
+        check_depth(text)
+        _, end = _LENIENT.raw_decode(text, len(text) - len(text.lstrip()))
+        return "" if _GOES_ON.match(text, end) else text[:end]
+    return ""
 
 
 def written_values(text: str) -> list[Any]:
@@ -95,16 +136,14 @@ def written_values(text: str) -> list[Any]:
         ValueError: something in between is neither JSON nor a value of Python, or nested too deeply (TooDeep).
     """
     try:
-        # What Python writes may have sets and numbers as keys, which JSON has not.
-        value = json.loads(json.dumps(written_value(text)))
+        value = written_value(text)
         return value if isinstance(value, list) else [value]
     except TooDeep:
         raise
-    except (ValueError, TypeError):
+    except ValueError:
         results, end = [], _BETWEEN.match(text).end()  # type: ignore[union-attr]  # it matches nothing too
-        decoder = json.JSONDecoder(object_pairs_hook=_object, strict=False)
         while end < len(text):
-            value, end = decoder.raw_decode(text, end)
+            value, end = _LENIENT.raw_decode(text, end)
             results.append(value)
             end = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
         if not results:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.base.errors import UserError
-from rlinf.base.json_text import parse_json
+from rlinf.base.json_text import json_or_text
 from rlinf.base.user_code import did_you_mean, kind_of
 from rlinf.data.picture_fields import content_text
 from rlinf.data.pictures import PictureError
@@ -107,12 +107,12 @@ def _message(location: str, number: int, message: object, imitated: bool, folder
     content = next((message[name] for name in _CONTENT if message.get(name) is not None), None)
     counts = imitated and _counted(location, number, message)
     if role == _CALL_ROLE:
-        calls = _calls(f"{location}: message {number}", _parsed(content))
+        calls = _calls(f"{location}: message {number}", json_or_text(content))
         return Message(_ASSISTANT, "", counts, {"tool_calls": calls})
     fields: dict[str, Any] = {name: message[name] for name in _TEMPLATE if message.get(name) is not None}
     called = next((message[name] for name in _CALLS if message.get(name)), None)
     if called is not None:
-        fields["tool_calls"] = _calls(f"{location}: message {number}", _parsed(called))
+        fields["tool_calls"] = _calls(f"{location}: message {number}", json_or_text(called))
     thoughts = next((message[name] for name in _THOUGHTS if message.get(name)), None)
     if thoughts is not None:
         fields[_THOUGHTS[0]] = text_message(location, "assistant's thoughts", thoughts).content
@@ -146,15 +146,6 @@ def _joined_parts(location: str, number: int, parts: Sequence[Any], folder: Path
         raise ConversationError(f"{location}: message {number} has {error}") from error
 
 
-def _parsed(value: Any) -> Any:
-    if isinstance(value, str):
-        try:
-            return parse_json(value)
-        except ValueError:
-            return value
-    return value
-
-
 def _calls(location: str, value: Any) -> list[dict[str, Any]]:
     """Return calls as chat templates take them: arguments are objects, even if the file has them as JSON text."""
     calls = []
@@ -162,7 +153,7 @@ def _calls(location: str, value: Any) -> list[dict[str, Any]]:
         own = one.get("function", one) if isinstance(one, Mapping) else None
         if not isinstance(own, Mapping) or not isinstance(own.get("name"), str):
             raise ConversationError(f"{location} has a call of a tool without a name")
-        arguments = _parsed(own.get("arguments", own.get("parameters", {})))
+        arguments = json_or_text(own.get("arguments", own.get("parameters", {})))
         function = {"name": own["name"], "arguments": arguments}
         kept = {"id": one["id"]} if one.get("id") is not None else {}
         calls.append({**kept, "type": "function", "function": function})

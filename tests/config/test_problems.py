@@ -61,6 +61,11 @@ WRONG = [
         "algorithm.loss_type: dapo does not exist",
         "Write adv_type: grpo, loss_type: actor, clip_",
     ),
+    (
+        "algorithm: {adv_type: cispo}",
+        "algorithm.adv_type: cispo does not exist",
+        "Write adv_type: grpo, loss_type: cispo and loss_agg_func: token-mean.",
+    ),
     ("algorithm: {adv_type: GRPO}", "algorithm.adv_type: GRPO does not exist", "Did you mean grpo?"),
     ("rollout: {n: 8}", "rollout.n is not a key", "What verl calls n is algorithm.group_size here."),
     ("algorithm: {loss_agg_func: token_mean}", "loss_agg_func: token_mean does not exist", "Did you mean token-mean?"),

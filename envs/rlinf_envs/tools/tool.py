@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rlinf.base.json_text import written_value
 from rlinf.data.pictures import has_picture, marked, observed, pieces
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import unknown
@@ -64,9 +65,10 @@ class Tool:
         for name in arguments:
             if name not in known:
                 raise ToolError(f"{self.name}: {unknown('argument', name, known)}")
-        for name in self.parameters.get("required", ()):
-            if name not in arguments:
-                raise ToolError(f"{self.name}: the argument {name!r} is missing")
+        missing = [repr(name) for name in self.parameters.get("required", ()) if name not in arguments]
+        if missing:
+            words = "argument {} is" if len(missing) == 1 else "arguments {} are"
+            raise ToolError(f"{self.name}: the {words.format(' and '.join(missing))} missing")
         return {name: _converted(self.name, name, value, known[name]) for name, value in arguments.items()}
 
 
@@ -83,11 +85,14 @@ def _cut(parts: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _converted(tool: str, name: str, value: Any, schema: Mapping[str, Any]) -> Any:
-    """Return the value, if it has the type that the schema requires; numbers that were written as text are read."""
+    """Return the value, if it has the type that the schema requires; what was written as text is read by its type."""
     kind = schema.get("type")
     if kind in ("integer", "number") and isinstance(value, str):
         with suppress(ValueError):
             value = int(value) if kind == "integer" else float(value)
+    if kind in ("boolean", "array", "object") and isinstance(value, str):
+        with suppress(ValueError):
+            value = written_value(value)
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
     if kind == "string" and isinstance(value, int) and "enum" not in schema:

@@ -9,6 +9,7 @@ import yaml
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import OWN_ARGUMENTS, own_misfit
 from rlinf.base.user_code import MODULE_PATH_ADVICE
+from rlinf.config.compat.aliases import TRL_LOSSES
 from rlinf.config.context import Context
 from rlinf.config.derived import collects_episodes, compares_groups, is_off_policy, is_text, max_turns, text_envs
 from rlinf.config.experiment import Config
@@ -86,11 +87,10 @@ def _tables(algorithm: AlgorithmConfig) -> list[tuple[str, Mapping[str, catalog.
 
 
 _IN_SEVERAL_KEYS = {
-    "grpo": "adv_type: grpo, loss_type: actor and loss_agg_func: seq-mean-token-mean",
-    "bnpo": "adv_type: grpo, loss_type: actor and loss_agg_func: token-mean",
+    **{name: "adv_type: grpo, loss_type: {} and loss_agg_func: {}".format(*keys) for name, keys in TRL_LOSSES.items()},
     "dapo": "adv_type: grpo, loss_type: actor, clip_ratio_high: 0.28, dynamic_sampling: true (config/math/dapo.yaml)",
-    "dr_grpo": "adv_type: grpo, loss_type: actor, normalize_by_std: false and loss_agg_func: seq-mean-token-sum-norm "
-    "(config/math/dr_grpo.yaml)",
+    "dr_grpo": "adv_type: grpo, loss_type: actor, normalize_by_std: false "
+    f"and loss_agg_func: {TRL_LOSSES['dr_grpo'][1]} (config/math/dr_grpo.yaml)",
     "ppo": "adv_type: gae and loss_type: actor_critic",
     "vanilla": "loss_type: actor",
 }

@@ -111,6 +111,16 @@ VALUES: Mapping[str, Mapping[object, object]] = {
     "rollout.top_k": {-1: 0, 1_000_000: 0},
 }
 
+TRL_LOSSES: Mapping[str, tuple[str, str]] = {
+    "grpo": ("actor", "seq-mean-token-mean"),
+    "dapo": ("actor", "token-mean"),
+    "dr_grpo": ("actor", "seq-mean-token-sum-norm"),
+    "bnpo": ("actor", "token-mean"),
+    "cispo": ("cispo", "token-mean"),
+    "sapo": ("sapo", "seq-mean-token-mean"),
+}
+"""TRL's names of losses -> loss_type and loss_agg_func."""
+
 NOT_NEEDED: Mapping[str, str] = {
     "algorithm.logprob_forward_micro_batch_size": "learner.micro_batch_tokens decides",
     "algorithm.sampling_params.min_new_tokens": "responses may be as short as the policy makes them",

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlinf.base.json_text import parse_json
-from rlinf.base.thought_marks import without_closed_thoughts
+from rlinf.base.tool_calls import calls_in, read_arguments, without_calls
 from rlinf.rollouts.agents.episodes import AgentEpisode
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.tool_forms import tool_message
-
-_TOOL_CALL = re.compile(r"<tool_call>\s*(\{(?:(?!<tool_call>).)*?\})\s*</tool_call>", re.DOTALL)
 
 
 class BadRequest(Exception):
@@ -68,17 +64,13 @@ def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:
     """Build the message of a response: with tools, texts in <tool_call> marks are calls; ``name`` begins their ids."""
     message: dict[str, Any] = {"role": "assistant", "content": text}
     calls = []
-    for number, result in enumerate(_TOOL_CALL.findall(without_closed_thoughts(text)) if with_tools else ()):
-        try:
-            call = parse_json(result)
-            arguments = call.get("arguments", call.get("parameters")) or {}
-            as_text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            function = {"name": str(call["name"]), "arguments": as_text}
-        except (ValueError, KeyError, TypeError):
-            continue
-        calls.append({"id": f"call-{name}-{number}", "type": "function", "function": function})
+    for number, call in enumerate(calls_in(text) if with_tools else ()):
+        if call.name:  # arguments that cannot be read are the client's to refuse
+            arguments = call.unread if isinstance(call.unread, str) else json.dumps(call.unread or call.arguments)
+            function = {"name": call.name, "arguments": arguments}
+            calls.append({"id": f"call-{name}-{number}", "type": "function", "function": function})
     if calls:
-        message |= {"content": _TOOL_CALL.sub("", text).strip() or None, "tool_calls": calls}
+        message |= {"content": without_calls(text) or None, "tool_calls": calls}
     return message
 
 
@@ -119,8 +111,8 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
     for call in message.get("tool_calls") or ():
         function = dict(call["function"])
         try:
-            function["arguments"] = parse_json(function.get("arguments") or "{}")
-        except ValueError:
-            raise BadRequest("the arguments of a tool call must be JSON") from None
+            function["arguments"] = read_arguments(function.get("arguments"))
+        except ValueError as error:
+            raise BadRequest(f"a call of {function['name']}: {error}") from None
         calls.append({"type": "function", "function": function})
     return plain | ({"tool_calls": calls} if calls else {})

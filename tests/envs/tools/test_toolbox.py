@@ -47,6 +47,7 @@ def test_the_schema_comes_from_signature_and_docstring() -> None:
         (written("convert", {"amount": 5, "unit": "m"}), 'must be one of ["km", "mile"]'),
         (written("convert", {"amount": True, "unit": "km"}), "'amount' must be of type number, got true"),
         (written("convert", {"unit": "km"}), "the argument 'amount' is missing"),
+        (written("convert", {}), "error: convert: the arguments 'amount' and 'unit' are missing"),
         (written("convert", {"amount": 5, "units": "km"}), "unknown argument 'units'; did you mean 'unit'"),
         (written("konvert", {}), "unknown tool 'konvert'; did you mean 'convert'"),
         ("<tool_call>{oops}</tool_call>", "the call is no valid JSON"),
@@ -144,6 +145,16 @@ def test_a_dialogue_offers_its_methods() -> None:
     answer, reward, ended, _, info = env.step(written("price", {"thing": "tea"}))
     assert (answer, reward, ended, info) == (str(env.cents + 3), 0.0, False, {"role": "tool"})
     assert env.step(answer)[1:3] == (1.0, True)
+
+
+def test_values_that_were_written_as_text_are_read_by_their_type() -> None:
+    def find(exact: bool, years: list[int], filters: dict[str, int]) -> str:
+        return json.dumps([exact, years, filters])
+
+    tool = tool_of(find)
+    assert tool.answer({"exact": "True", "years": "[1990]", "filters": '{"a": 1}'}) == '[true, [1990], {"a": 1}]'
+    assert tool.answer({"exact": "false", "years": [], "filters": "{'a': 1}"}) == '[false, [], {"a": 1}]'
+    assert "'exact' must be of type boolean" in tool.answer({"exact": "perhaps", "years": [], "filters": {}})
 
 
 def test_numbers_without_quotes_are_texts_where_a_tool_takes_text() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
@@ -15,7 +16,7 @@ from rlinf.rollouts.text.tokens.chat_template import rendered_before, requires_s
 from rlinf.rollouts.text.tokens.decoding import ResponseText
 from rlinf.rollouts.text.tokens.first_prompt import first_messages
 from rlinf.rollouts.text.tokens.picture_tokens import left_out, picture_tokens, rendered_with_pictures
-from rlinf.rollouts.text.tokens.response_templates import form_for, has_response_template
+from rlinf.rollouts.text.tokens.response_templates import form_for
 from rlinf.rollouts.text.tokens.stop_texts import cut_at_stop
 from rlinf.rollouts.text.tokens.thoughts import opened_thoughts
 from rlinf.rollouts.text.tokens.tool_forms import (
@@ -26,8 +27,8 @@ from rlinf.rollouts.text.tokens.tool_forms import (
     call_message,
     called_turns,
     described,
-    first_call,
     tool_message,
+    tool_messages,
 )
 
 if TYPE_CHECKING:
@@ -156,10 +157,12 @@ class PromptRenderer:
         Raises:
             ChatTemplateError: the template can't render a second turn.
         """
-        tool = role == "tool"
-        return self.continuation_of(
-            [tool_message(observation, first_call(response)) if tool else _message(role, observation)], after=after
-        )
+        messages = [_message(role, observation)]
+        if role == "tool":
+            # A template that insists on the call has one; to others several answers are the end of any turn.
+            several = self.chat and self._tool_turn == "answered"
+            messages = tool_messages(observation, response, several=several)
+        return self.continuation_of(messages, after=after)
 
     def continuation_of(self, messages: Sequence[Mapping[str, Any]], *, after: int | None = None) -> tuple[int, ...]:
         """Return the same for any messages that follow the policy's turn; those of tools name the tool."""
@@ -247,7 +250,7 @@ class PromptRenderer:
 
     def _tool_form(self, tools: Sequence[Mapping[str, Any]]) -> ToolForm:
         if not self.chat:
-            return HERMES
+            return replace(HERMES, tools=tuple(tools))
         return form_for(self._written_call, self.tokenizer, tools=tools, opened=self.opened_thoughts)
 
     @functools.cached_property
@@ -268,19 +271,16 @@ class PromptRenderer:
         if backend is None or (cleans_up and type(backend.model).__name__ != "BPE"):
             return None
         form = self._form_of_calls()
-        if form is not None and has_response_template(self.tokenizer):
+        if form is not None and form.reads_thoughts:
             return None
         return ResponseText(backend, form, self.opened_thoughts)
 
     def _form_of_calls(self, tools: Sequence[Mapping[str, Any]] = ()) -> ToolForm | None:
-        """Return the form of the policy's calls, if environments read another one.
+        """Return the form of the policy's calls; None if it has no tools.
 
         ``tools``: those that it has besides the environment's.
         """
-        if not (self._tools or tools):
-            return None
-        form = self._tool_form([*self._tools, *tools])
-        return None if form is HERMES else form
+        return self._tool_form([*self._tools, *tools]) if self._tools or tools else None
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return a response's text, without special tokens."""

@@ -7,7 +7,7 @@ A tokenizer that has a ``response_template`` states how its model writes thought
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rlinf.rollouts.text.tokens.tool_forms import FORMS, HERMES, Calls, ToolForm
@@ -30,24 +30,22 @@ def form_for(written: str, tokenizer: Any, *, tools: Sequence[Mapping[str, Any]]
         opened: the end of the prompt, if it opens the policy's thoughts.
     """
     # The most common family if the template writes in the form of none.
-    family = next((form for form in FORMS if form.mark in written), HERMES)
+    family = replace(next((form for form in FORMS if form.mark in written), HERMES), tools=tuple(tools))
     if not has_response_template(tokenizer) or HERMES.mark in written:
         return family
-    return ToolForm(
-        "of the response template", "", _TemplateCalls(tokenizer, family, tuple(tools), opened), reads_thoughts=True
-    )
+    find = _TemplateCalls(tokenizer, family, opened)
+    return ToolForm("of the response template", "", find, reads_thoughts=True, tools=family.tools)
 
 
 @dataclass(frozen=True)
 class _TemplateCalls:
     tokenizer: Any
     otherwise: ToolForm
-    tools: tuple[Mapping[str, Any], ...]
     opened: str
 
     def __call__(self, text: str) -> Calls:
         try:
-            message = self.tokenizer.parse_response(text, prefix=self.opened, tools=list(self.tools))
+            message = self.tokenizer.parse_response(text, prefix=self.opened, tools=list(self.otherwise.tools))
         except (ValueError, KeyError, TypeError, RecursionError):  # a call that is cut, or no JSON
             return self.otherwise.calls(text)
         calls = [call.get("function", call) for call in message.get("tool_calls") or () if isinstance(call, Mapping)]

@@ -6,18 +6,20 @@ The family is recognised by what its chat template writes for a call; environmen
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
-from rlinf.base.json_text import parse_json, written_values
+from rlinf.base.json_text import json_at_start, json_or_text, written_value, written_values
 from rlinf.base.thought_marks import without_closed_thoughts
+from rlinf.base.tool_calls import calls_in, marked, read_arguments, read_calls, written
 
 Calls = list[tuple[str, Any]]
-"""(name, arguments), in the order of the response; arguments that could not be read are left as text."""
+"""(name, arguments), in the order of the response; arguments are an object or its text. Without a name: a broken call's
+text."""
 
 
 @dataclass(frozen=True)
@@ -30,93 +32,103 @@ class ToolForm:
     find: Callable[[str], Calls]
     reads_thoughts: bool = False
     """Whether ``find`` distinguishes thoughts from the rest."""
+    of_texts: bool = False
+    """Whether arguments are all written as text: their types are those of the tools' schemas."""
+    tools: tuple[Mapping[str, Any], ...] = ()
 
     def calls(self, raw: str) -> Calls:
         """Return the calls in a response with its special tokens; those in closed thoughts are plans."""
-        return self.find(raw if self.reads_thoughts else without_closed_thoughts(raw))
+        calls = self.find(raw if self.reads_thoughts else without_closed_thoughts(raw))
+        return [(name, self._typed(name, arguments)) for name, arguments in calls] if self.of_texts else calls
+
+    def _typed(self, name: str, arguments: Any) -> Any:
+        if not isinstance(arguments, Mapping):
+            return arguments
+        functions = (tool.get("function", {}) for tool in self.tools)
+        parameters = next((one.get("parameters") or {} for one in functions if one.get("name") == name), {})
+        schemas = {key: one for key, one in parameters.get("properties", {}).items() if isinstance(one, Mapping)}
+        return {key: _value(text, schemas.get(key, {}).get("type")) for key, text in arguments.items()}
 
 
 # What a call holds ends before the next call begins: a response of opening marks alone is read once.
-_HERMES = re.compile(r"<tool_call>((?:(?!<tool_call>).)*?)</tool_call>", re.DOTALL)
-_XML_CALL = re.compile(r"<function=([^<>\s]+)>((?:(?!<function=).)*?)</function>", re.DOTALL)
+_XML_CALL = re.compile(
+    r"<function=([^<>\s]+)>((?:(?!<function=).)*?)(?:</function>|</parameter>\s*</tool_call>)", re.DOTALL
+)
 _XML_ARGUMENT = re.compile(r"<parameter=([^<>\s]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL)
-_GLM_CALL = re.compile(r"<tool_call>\s*([\w.-]++)\s*((?:(?!<tool_call>).)*?)</tool_call>", re.DOTALL)
+_GLM_CALL = re.compile(
+    r"<tool_call>\s*([\w.-]++)\s*(?=</tool_call>|<arg_key>)((?:<arg_key>(?:(?!<arg_key>).)*?</arg_value>\s*)*+)"
+    r"(?:</tool_call>|\Z)",
+    re.DOTALL,
+)
 _GLM_ARGUMENT = re.compile(
     r"<arg_key>((?:(?!<arg_key>).)*?)</arg_key>\s*<arg_value>((?:(?!<arg_key>).)*?)</arg_value>", re.DOTALL
 )
 _HARMONY = re.compile(
-    r"to=functions\.([\w.-]++)(?:(?!to=functions\.).)*?<\|message\|>(.*?)(?:<\|call\|>|<\|end\|>|\Z)", re.DOTALL
+    r"to=functions\.([\w.-]++)(?:(?!to=functions\.|<\|end\|>|<\|message\|>).)*+<\|message\|>", re.DOTALL
 )
-_DEEPSEEK = re.compile(r"<｜tool▁sep｜>([\w.-]++)\s*```json\s*((?:(?!<｜tool▁sep｜>).)*?)```", re.DOTALL)
-_DEEPSEEK_BARE = re.compile(
-    r"<｜tool▁call▁begin｜>\s*([\w.-]++)<｜tool▁sep｜>\s*(\{(?:(?!<｜tool▁).)*)<｜tool▁call▁end｜>", re.DOTALL
+_DEEPSEEK = re.compile(
+    r"<｜tool▁call▁begin｜>\s*(?:function<｜tool▁sep｜>)?([\w.-]++)(?:<｜tool▁sep｜>|\s*```(?:json)?)\s*(?=\{)"
 )
 _KIMI = re.compile(
-    r"functions\.([\w.-]++):\d+<\|tool_call_argument_begin\|>((?:(?!<\|tool_call_argument_begin\|>).)*?)"
-    r"<\|tool_call_end\|>",
-    re.DOTALL,
+    r"(?:<\|tool_call_begin\|>\s*(?:functions\.)?|functions\.)([\w.-]{1,99}+)(?::\d+)?\s*<\|tool_call_argument_begin\|>"
 )
 _GEMMA_CALL = re.compile(r"<\|tool_call>call:([\w.-]++)(\{(?:(?!<\|tool_call>).)*?\})<tool_call\|>", re.DOTALL)
-_PYTHONIC = re.compile(r"<\|tool_call_start\|>((?:(?!<\|tool_call_start\|>).)*?)<\|tool_call_end\|>", re.DOTALL)
-_MARK = re.compile(r"</?tool_call>")
 _GEMMA_KEY = re.compile(r"([{,]\s*)([\w-]+):")
-_LLAMA_DRESS = ("<|python_tag|>", "```json", "```"), ("<|eom_id|>", "<|eot_id|>", "```")
-"""What may stand in front of a call, and behind it."""
-_MISTRAL_NAMED = re.compile(
-    r"\[TOOL_CALLS\]\s*([\w.-]+)\s*(?:\[CALL_ID\]\w+)?(?:\[ARGS\]|(?=\{))(.*?)(?=\[TOOL_CALLS\]|</s>|\Z)", re.DOTALL
+_PYTHONIC = re.compile(r"<\|tool_call_start\|>((?:(?!<\|tool_call_start\|>).)+?)(?:<\|tool_call_end\|>|\Z)", re.DOTALL)
+_MISTRAL = re.compile(r"\[TOOL_CALLS\]\s*([\w.-]++)\s*(?:\[CALL_ID\]\w+)?(?:\[ARGS\]|(?=\{))")
+_CLOSING = re.compile(r"</s>|<\||<｜|```|\[TOOL_CALLS\]")
+"""What families write behind a call."""
+_TURN_END = re.compile(r"<[|/]?\w+\|?>\Z")
+_BLOCK = re.compile(r"(?:```(\w*)|<tools>)((?:(?!```|</?tools>).)*+)(?:```|</tools>)", re.DOTALL)
+_CODE = ("tool_code", "tool_call", "function_call")
+"""Labels of blocks that hold calls and nothing else."""
+_BEGINS = re.compile(
+    r"""\{\s*["'](?:name|function)["']\s*:\s*["'][^"']*["']\s*,\s*["'](?:arguments|parameters)["']\s*:"""
+    r"""|\[\s*[A-Za-z_][\w.]*\(\s*(?:\)|\w+\s*=)"""
 )
 
 
-def _read(text: str) -> Any:
-    """Arguments as JSON; what is none is left as text, which the environment refuses in words."""
+def _value(text: str, kind: Any) -> Any:
+    """Read one argument: JSON or Python's literals by its type; without a type JSON, or else a text with its blanks."""
+    if kind == "string":
+        return text
     try:
-        return parse_json(text)
-    except ValueError:
-        return text.strip()
-
-
-def _value(text: str) -> Any:
-    """Read an argument as JSON; all else is a text, of which each blank counts."""
-    try:
-        return parse_json(text)
+        return written_value(text) if kind else json_or_text(text)
     except ValueError:
         return text
 
 
+def _at_start(text: str) -> str:
+    return json_at_start(text) or _CLOSING.split(text, maxsplit=1)[0].strip()
+
+
+def _listed(text: str) -> Calls:
+    """Read text that is nothing but calls; if one is broken, all of it is for the environment to refuse."""
+    calls = read_calls(text) if text.strip() else []
+    return [("", text)] if any(call.problem for call in calls) else [(call.name, call.arguments) for call in calls]
+
+
 def _keyed(call: re.Pattern[str], argument: re.Pattern[str]) -> Callable[[str], Calls]:
+    """Find calls whose arguments are texts one by one, or JSON."""
     return lambda text: [
-        (name, {key.strip(): _value(value) for key, value in argument.findall(body)})
+        (name, body if body.strip()[:1] == "{" else {key.strip(): value for key, value in argument.findall(body)})
         for name, body in call.findall(text)
     ]
 
 
-def _named(pattern: re.Pattern[str]) -> Callable[[str], Calls]:
-    return lambda text: [(name, _read(body)) for name, body in pattern.findall(text)]
+def _named(opening: re.Pattern[str]) -> Callable[[str], Calls]:
+    """Find calls that are a name and arguments behind it."""
+
+    def find(text: str) -> Calls:
+        _, *parts = opening.split(text)
+        return [(name, _at_start(rest)) for name, rest in zip(parts[::2], parts[1::2], strict=True)]
+
+    return find
 
 
 def _mistral(text: str) -> Calls:
-    named = _named(_MISTRAL_NAMED)(text)
-    if named:
-        return named
-    _, result, rest = text.partition("[TOOL_CALLS]")
-    return _objects(_read(rest.replace("</s>", ""))) if result else []
-
-
-def _llama(text: str) -> Calls:
-    """Read a response that is nothing but calls. An object without parameters is an answer in JSON."""
-    bare = text.strip()
-    for before, behind in zip(*_LLAMA_DRESS, strict=True):
-        bare = bare.removeprefix(before).removesuffix(behind).strip()
-    try:
-        values = written_values(bare) if bare[:1] in ("{", "[") else []
-    except ValueError:
-        return []
-    complete = all(isinstance(each, Mapping) and {"parameters", "arguments"} & set(each) for each in values)
-    return _objects(values) if complete else []
-
-
-def _deepseek(text: str) -> Calls:
-    return _named(_DEEPSEEK)(text) or _named(_DEEPSEEK_BARE)(text)
+    lists = text.split("[TOOL_CALLS]")[1:]
+    return _named(_MISTRAL)(text) or [call for rest in lists for call in _listed(_at_start(rest))]
 
 
 def _gemma(text: str) -> Calls:
@@ -127,33 +139,36 @@ def _gemma(text: str) -> Calls:
         bare = "".join(
             json.dumps(part) if index % 2 else _GEMMA_KEY.sub(r'\1"\2":', part) for index, part in enumerate(parts)
         )
-        calls.append((name, _read(bare)))
+        calls.append((name, bare))
     return calls
 
 
 def _pythonic(text: str) -> Calls:
-    """Find calls as Python writes them: ``[f(a=3), g()]``."""
-    calls: Calls = []
-    for body in _PYTHONIC.findall(text):
-        try:
-            tree = ast.parse(body.strip(), mode="eval").body
-            result = tree.elts if isinstance(tree, ast.List) else [tree]
-            for call in result:
-                if isinstance(call, ast.Call):
-                    named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-                    calls.append((ast.unparse(call.func), named))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            calls.append(("", body.strip()))
-    return calls
+    return [call for body in _PYTHONIC.findall(text) for call in _listed(body)]
 
 
-def _objects(content: Any) -> Calls:
-    listed = content if isinstance(content, list) else [content]
+def _llama(text: str) -> Calls:
+    """Read a response that is nothing but calls, or what stands behind Llama's mark or in blocks of code."""
+    _, tag, behind = text.rpartition("<|python_tag|>")
+    whole = _TURN_END.sub("", behind.strip()).strip()
+    if tag or _all_calls(whole):
+        return _listed(whole)
     return [
-        (str(each["name"]), each.get("arguments", each.get("parameters", {})))
-        for each in listed
-        if isinstance(each, Mapping) and "name" in each
+        call
+        for label, body in _BLOCK.findall(text)
+        if label in _CODE or (label in ("", "json") and _all_calls(body.strip()))
+        for call in _listed(body)
     ]
+
+
+def _all_calls(text: str) -> bool:
+    """Whether a text can be nothing but calls. An object without arguments is an answer in JSON."""
+    try:
+        values = written_values(text) if text[:1] in ("{", "[") else []
+    except ValueError:
+        return _BEGINS.match(text) is not None
+    keys = [set(one) if isinstance(one, Mapping) else set() for one in values]
+    return bool(keys) and all(one & {"name", "function"} and one & {"arguments", "parameters"} for one in keys)
 
 
 ANY_TOOL: Mapping[str, Any] = {
@@ -163,42 +178,40 @@ ANY_TOOL: Mapping[str, Any] = {
 _QUESTION: Mapping[str, Any] = {"role": "user", "content": "question"}
 
 HERMES = ToolForm("hermes", '<tool_call>\n{"name"', lambda text: [])
+LLAMA = ToolForm("llama", '{"name": "', _llama)
 FORMS: Sequence[ToolForm] = (
     HERMES,
-    ToolForm("xml", "<function=", _keyed(_XML_CALL, _XML_ARGUMENT)),
-    ToolForm("glm", "<arg_key>", _keyed(_GLM_CALL, _GLM_ARGUMENT)),
+    ToolForm("xml", "<function=", _keyed(_XML_CALL, _XML_ARGUMENT), of_texts=True),
+    ToolForm("glm", "<arg_key>", _keyed(_GLM_CALL, _GLM_ARGUMENT), of_texts=True),
     ToolForm("mistral", "[TOOL_CALLS]", _mistral),
     ToolForm("harmony", "to=functions.", _named(_HARMONY)),
-    ToolForm("deepseek", "<｜tool▁sep｜>", _deepseek),
+    ToolForm("deepseek", "<｜tool▁sep｜>", _named(_DEEPSEEK)),
     ToolForm("kimi", "<|tool_call_argument_begin|>", _named(_KIMI)),
     ToolForm("gemma", "<|tool_call>call:", _gemma),
     ToolForm("pythonic", "<|tool_call_start|>[", _pythonic),
-    ToolForm("llama", '{"name": "', _llama),
+    LLAMA,
 )
 """In the order in which they are searched for: the last mark is part of others."""
-
-
-def first_call(response: str) -> str:
-    """Return the tool that a response in the form of environments calls first; some name if it calls none."""
-    result = _HERMES.search(response)
-    content = _read(result.group(1)) if result else None
-    return str(content["name"]) if isinstance(content, Mapping) and content.get("name") else "tool"
 
 
 def canonical(form: ToolForm, raw: str, plain: str) -> str:
     """Convert a response for environments: the calls that ``form`` finds in ``raw``; else ``plain`` as it is.
     ``raw`` is the text with special tokens, ``plain`` without: families differ in whether their marks are such.
+
+    Models also write the forms of other families, which are read if there is no call in ``form`` or in the
+    environments' own.
     """
     calls = form.calls(raw)
-    if not calls:
-        return plain
-    written = (json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False) for name, arguments in calls)
-    # Marks in arguments would end the call.
-    return "\n".join(f"<tool_call>{_MARK.sub(_escaped, call)}</tool_call>" for call in written)
+    if not calls and all(call.problem for call in calls_in(plain)):
+        others = (replace(one, tools=form.tools).calls(raw) for one in FORMS if one is not LLAMA)
+        calls = next(filter(None, others), []) or LLAMA.calls(plain)
+    return "\n".join(_written(name, arguments) for name, arguments in calls) or plain
 
 
-def _escaped(mark: re.Match[str]) -> str:
-    return "\\u003c" + mark.group()[1:]
+def _written(name: str, arguments: Any) -> str:
+    with suppress(ValueError):  # the environment refuses them in words
+        arguments = read_arguments(arguments) if name else arguments
+    return written(name, arguments) if name else marked(arguments)
 
 
 def described(tools: Sequence[Mapping[str, Any]]) -> str:
@@ -230,6 +243,19 @@ def call_message(argument: str, name: str = "tool", *, as_text: bool = False) ->
 
 def tool_message(observation: str, name: str = "tool") -> dict[str, Any]:
     return {"role": "tool", "name": name, "tool_call_id": "000000000", "content": observation}
+
+
+def tool_messages(observation: str, response: str, *, several: bool = True) -> list[dict[str, Any]]:
+    """Build the answer of tools to the calls in a response, as the environment read it.
+
+    Args:
+        several: a message for each call, if each has a line of the answer; all else is one message.
+    """
+    names = [call.name or "tool" for call in calls_in(response)] or ["tool"]
+    lines = observation.split("\n")
+    if not several or len(lines) != len(names):
+        return [tool_message(observation, names[0])]
+    return [tool_message(line, name) for line, name in zip(lines, names, strict=True)]
 
 
 def answered_turns(answer: str, rest: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+from rlinf.base.tool_calls import written
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.agents.episodes import AgentEpisode
 from rlinf.rollouts.agents.messages import answer_of, context_of, names_of, remember
 from rlinf.rollouts.text.tokens import chat_template
 from rlinf.rollouts.text.tokens.picture_tokens import rendered_with_pictures
 from rlinf.rollouts.text.tokens.prompts import ChatTemplateError, PromptRenderer
+from rlinf.rollouts.text.tokens.tool_forms import tool_message
 
 # Its files are read; importing it takes a second of each process that collects tests.
 _TRL = importlib.util.find_spec("trl")
@@ -167,3 +169,21 @@ def test_a_client_of_the_endpoint_has_its_tools_described_in_words_where_the_tem
     assert text.count("- add: Adds two numbers. Arguments:") == 1
     assert text.index("How much?") < text.index("- add:") < text.index("seven")
     assert renderer.continuation_of([answered]) == renderer.continuation("seven", "user")
+
+
+@pytest.mark.parametrize("name", ["qwen2_5", "glm4moe", "gptoss", "llama3_1", "lfm2_v2"])
+def test_each_of_several_calls_has_its_own_answer(name: str) -> None:
+    renderer = PromptRenderer(tokenizer(name), tools=[SCHEMA])
+    response = written("add", {"a": 3}) + written("multiply", {"a": 4})
+    answers = [tool_message("seven", "add"), tool_message("eight", "multiply")]
+    if name == "gptoss":  # its template has one call in a turn
+        answers = [tool_message("seven\neight", "add")]
+    assert renderer.continuation("seven\neight", "tool", response=response) == renderer.continuation_of(answers)
+    lines = tool_message("seven\neight\nnine", "add")
+    assert renderer.continuation(lines["content"], "tool", response=response) == renderer.continuation_of([lines])
+
+
+def test_answers_in_the_role_of_the_user_are_one_message() -> None:
+    renderer = PromptRenderer(tokenizer("gemma"), tools=[SCHEMA], instruction="auto")
+    response = written("add", {"a": 3}) * 2
+    assert renderer.continuation("3\n3", "tool", response=response) == renderer.continuation("3\n3", "user")

@@ -9,7 +9,7 @@ import pytest
 from rlinf_envs.tools.calls import calls_in
 
 from rlinf.rollouts.agents.messages import answer_of
-from rlinf.rollouts.text.tokens.tool_forms import FORMS, canonical, first_call
+from rlinf.rollouts.text.tokens.tool_forms import FORMS, canonical, tool_messages
 
 BY_NAME = {form.name: form for form in FORMS}
 ADD = '{"name": "add", "parameters": {"a": 1}}'
@@ -83,6 +83,6 @@ def test_opening_marks_alone_take_linear_time(text: str) -> None:
     began = time.process_time()
     for form in FORMS:
         assert canonical(form, text, "") == ""
-    first_call(text)
+    tool_messages("", text)
     answer_of(text, with_tools=True, name="x")
     assert time.process_time() - began < 5.0
