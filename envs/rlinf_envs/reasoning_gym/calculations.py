@@ -55,8 +55,9 @@ class CalculationsDataset(ProceduralDataset):
         while len(drawn) < count:
             drawn.append(self._one(draw, problems))
         last = drawn[-1][1]
+        listed = "; ".join(text for text, _ in drawn)
         return {
-            "question": f"Calculate {'; '.join(text for text, _ in drawn)}. Give only the last result as your final answer.",
+            "question": f"Calculate {listed}. Give only the last result as your final answer.",
             "answer": last,
             "metadata": {"answer_cot": "\n".join([*(f"{text} = {result}" for text, result in drawn), f"#### {last}"])},
         }
