@@ -156,7 +156,8 @@ class Gateway:
         episode = pending.episode
         digest = blake2b(repr(pending.context).encode(), digest_size=8).digest()
         times = sum(call.context == pending.context for call in episode.calls) + sum(
-            one.episode is episode and one.context == pending.context for one in self._running.values()
+            one.episode is episode and one.context == pending.context and not one.answer.cancelled()
+            for one in self._running.values()
         )
         return SampleRequest(
             request_id=name,
