@@ -39,12 +39,10 @@ def _definitions(text: str) -> str:
 
 
 def _definition(node: ast.stmt) -> str:
-    if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.module != "__future__"):
-        # What is not installed is only missing where it is used.
-        return f"try:\n    {ast.unparse(node)}\nexcept ImportError:\n    pass"
-    if isinstance(node, ast.FunctionDef | ast.ClassDef) and not _is_open(node):
-        return ast.unparse(node)
-    return ast.unparse(node) if isinstance(node, ast.Assign) else ""
+    if isinstance(node, ast.Import | ast.Assign) or (isinstance(node, ast.ImportFrom) and node.module != "__future__"):
+        # What is not installed, or prose with a sign of equality, is only missing where it is used.
+        return f"try:\n    {ast.unparse(node)}\nexcept Exception:\n    pass"
+    return ast.unparse(node) if isinstance(node, ast.FunctionDef | ast.ClassDef) and not _is_open(node) else ""
 
 
 def _is_open(node: ast.stmt) -> bool:

@@ -100,7 +100,7 @@ def fixture(function: Any = None, **options: Any) -> Any:
     return function
 
 
-class _Case(tuple):  # type: ignore[type-arg]
+class _Case(tuple):
     """Values of ``param``."""
 
 
@@ -129,17 +129,17 @@ def _unchanged(*arguments: Any, **options: Any) -> Any:
 mark = _Marks()
 
 
+_Result = collections.namedtuple("_Result", "out err")
+
+
 class _Printed:
     """The fixture ``capsys``."""
 
-    def __init__(self) -> None:
-        self._results = collections.namedtuple("CaptureResult", "out err")
-
     def readouterr(self) -> Any:
         """Return what was printed since the last call."""
-        texts = [sys.stdout.getvalue(), sys.stderr.getvalue()]  # type: ignore[attr-defined]
+        texts = [sys.stdout.getvalue(), sys.stderr.getvalue()]  # type: ignore[union-attr]
         sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
-        return self._results(*texts)
+        return _Result(*texts)
 
 
 def run_test(names: Mapping[str, Any], path: str) -> None:

@@ -88,6 +88,19 @@ def check(candidate):
     assert is_same_list(candidate(head = list_node([])), list_node([]))
 """
 LIST_ROW = {"prompt": PROMPT, "test": LIST_TEST, "entry_point": "Solution().reverseList"}
+HUMAN_EVAL = """
+from typing import List
+limit = unknown
+
+def double(x):
+    return 2 * x
+
+def total(xs: List[int]) -> int:
+    \"\"\"Return the sum of the doubled values.\"\"\"
+"""
+TOTAL = "def total(xs: List[int]) -> int:\n    return sum(map(double, xs))"
+HALF = "def double(x): return x\ndef total(xs): return sum(xs)"
+TOTAL_TEST = "def check(candidate):\n    assert candidate([1, 2]) == double(3)"
 REVERSE = """
 class Solution:
     def reverseList(self, head: Optional[ListNode]) -> Optional[ListNode]:
@@ -128,6 +141,7 @@ def verl(truth: Any) -> dict[str, Any]:
 
 ROWS: dict[str, tuple[str, str, str | list[str], dict[str, Any]]] = {
     "KodCode": (MEAN, ALL_MEAN, "test", {"test": KODCODE}),
+    "HumanEval": (TOTAL, HALF, "test", {"prompt": HUMAN_EVAL, "test": TOTAL_TEST, "entry_point": "total"}),
     "LeetCodeDataset": (REVERSE, KEEP, "test", LIST_ROW),
     "LiveCodeBench, read": (
         SUM,
