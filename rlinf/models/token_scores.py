@@ -24,8 +24,8 @@ from rlinf.models.distribution import processed_logits
 _CHUNK_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 27}
 """Logits of one chunk, which is one matrix product: 64 MiB on a CPU; a GPU needs more rows for its products."""
 
-_KEPT_ELEMENTS = {"cpu": 1 << 26, "cuda": 0}
-"""Logits of a call that the backward pass finds again instead of making them anew: 256 MiB on a CPU."""
+_KEPT_ELEMENTS = {"cpu": 1 << 26}
+"""Logits of a call that the backward pass finds again instead of computing them twice: 256 MiB; elsewhere none."""
 
 _BLOCK_ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 27}
 """Logits that go through the steps of a softmax together. On a CPU they stay in its cache from one step to the next."""
@@ -38,7 +38,7 @@ def chunk_elements(device_type: str) -> int:
 
 def kept_elements(device_type: str) -> int:
     """Return the number of logits up to which a call keeps them for its backward pass."""
-    return _KEPT_ELEMENTS.get(device_type, _KEPT_ELEMENTS["cuda"])
+    return _KEPT_ELEMENTS.get(device_type, 0)
 
 
 def covers(head: Any, sampling: SamplingParams) -> bool:

@@ -33,9 +33,9 @@ KEPT = ("weights", "gradients", "optimiser", "reference")
 _MOMENT_BYTES = 8
 # Of one layer, the gradients and copies that its backward pass makes in addition to what the forward pass kept.
 _BACKWARD_SHARE = 0.4
-# torch and fsdp make logits in pieces of this many values, on a CPU and on a GPU, and a CPU keeps up to so many for the
-# backward pass (`models/token_scores.py`).
+# torch and fsdp make logits in pieces of this many values, on a CPU and on a GPU (`models/token_scores.py`).
 _LOGITS_AT_ONCE = {False: 1 << 24, True: 1 << 27}
+# A CPU keeps up to this many of them for the backward pass.
 _LOGITS_KEPT = 1 << 26
 # Standard deviations above the mean that 99 of 100 draws of a normal variable stay below.
 _QUANTILE = 2.326

@@ -66,14 +66,14 @@ class CalculationsDataset(ProceduralDataset):
         """Draw a calculation, and its result."""
         for _ in range(_PROBLEMS_FOR_ONE):
             solution = str(problems[draw.randrange(self.config.size)]["metadata"]["answer_cot"])
-            found = [
+            long_enough = [
                 (one.text, one.result)
                 for line in solution.splitlines()
                 for one in calculations(line)
                 if one.steps >= self.config.min_steps
             ]
-            if found:
-                return draw.choice(found)
+            if long_enough:
+                return draw.choice(long_enough)
         raise ValueError(f"{self.config.family}: no calculation of {self.config.min_steps} steps in its solutions")
 
     def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
