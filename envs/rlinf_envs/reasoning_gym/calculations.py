@@ -10,9 +10,9 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from reasoning_gym.factory import DATASETS, ProceduralDataset, create_dataset, register_dataset
-from reasoning_gym.utils import compute_decimal_reward
+from reasoning_gym.factory import DATASETS, create_dataset, register_dataset
 
+from rlinf_envs.reasoning_gym.number_family import NumberDataset
 from rlinf_envs.reasoning_gym.small_steps import calculations
 
 _PROBLEMS_FOR_ONE = 50
@@ -41,11 +41,8 @@ class CalculationsConfig:
         assert "answer_cot" in first["metadata"], f"family {self.family!r} has no worked solutions"
 
 
-class CalculationsDataset(ProceduralDataset):
+class CalculationsDataset(NumberDataset):
     """Calculations of several problems in a row; the solution has a line for each, the answer is the last result."""
-
-    def __init__(self, config: CalculationsConfig) -> None:
-        super().__init__(config=config, seed=config.seed, size=config.size)
 
     def __getitem__(self, idx: int) -> dict[str, Any]:
         draw = random.Random(f"calculations {self.seed} {idx}")
@@ -75,10 +72,6 @@ class CalculationsDataset(ProceduralDataset):
             if long_enough:
                 return draw.choice(long_enough)
         raise ValueError(f"{self.config.family}: no calculation of {self.config.min_steps} steps in its solutions")
-
-    def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
-        """Return 1.0 for the same number, whatever its leading zeros and decimal point."""
-        return float(compute_decimal_reward(answer, oracle_answer=entry["answer"], strip_commas=True))
 
 
 register_dataset("calculations", CalculationsDataset, CalculationsConfig)

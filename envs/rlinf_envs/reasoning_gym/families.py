@@ -1,6 +1,7 @@
 """Task families of reasoning-gym: made by name, with parameters or curriculum levels, all checked before use.
 
-With :mod:`.quotients` and :mod:`.calculations`, families of our own, the only module that imports ``reasoning_gym``.
+With :mod:`.quotients` and :mod:`.calculations`, families of our own on :mod:`.number_family`, the only module that
+imports ``reasoning_gym``.
 """
 
 from __future__ import annotations

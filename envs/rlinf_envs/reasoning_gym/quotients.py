@@ -9,8 +9,9 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from reasoning_gym.factory import ProceduralDataset, register_dataset
-from reasoning_gym.utils import compute_decimal_reward
+from reasoning_gym.factory import register_dataset
+
+from rlinf_envs.reasoning_gym.number_family import NumberDataset
 
 
 @dataclass
@@ -39,11 +40,8 @@ class QuotientsConfig:
         assert self.max_zeros >= 0, "needs max_zeros >= 0"
 
 
-class QuotientsDataset(ProceduralDataset):
+class QuotientsDataset(NumberDataset):
     """Sums of divisions, with the solution that has a line for each (``answer_cot``, as gsm_symbolic)."""
-
-    def __init__(self, config: QuotientsConfig) -> None:
-        super().__init__(config=config, seed=config.seed, size=config.size)
 
     def __getitem__(self, idx: int) -> dict[str, Any]:
         draw = random.Random(f"quotients {self.seed} {idx}")
@@ -70,10 +68,6 @@ class QuotientsDataset(ProceduralDataset):
             return f"{divisor * quotient} * {numerator}/{divisor}", quotient * numerator
         zeros = 10 ** draw.randint(0, config.max_zeros)
         return f"{divisor * quotient * zeros} / {divisor * zeros}", quotient
-
-    def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float:
-        """Return 1.0 for the same number, whatever its leading zeros and decimal point."""
-        return float(compute_decimal_reward(answer, oracle_answer=entry["answer"], strip_commas=True))
 
 
 register_dataset("quotients", QuotientsDataset, QuotientsConfig)

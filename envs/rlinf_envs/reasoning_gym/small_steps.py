@@ -81,30 +81,16 @@ def calculations(line: str) -> list[Written]:
     >>> calculations("He then has 45 pens - 19 pens = 26 pens.")
     [Written(text='45-19', result='26', steps=2)]
     """
-    written = []
-    for before, after in pairwise(line.split("=")):
-        operation = calculation(before, after)
-        if operation is None:
-            continue
-        value = _value(operation.expression)
-        assert value is not None
-        try:
-            steps = len(_steps(operation.expression)) + 1
-            written.append(Written(operation.text, _text(value), steps))
-        except _NotWritten:
-            continue
-    return written
+    worked = (_worked(before, after) for before, after in pairwise(line.split("=")))
+    return [Written(each.operation.text, each.forms[-1], len(each.forms)) for each in worked if each is not None]
 
 
 def _between(before: str, after: str) -> list[str]:
     """Return the steps between the sides of an equation; none if one step is enough or nothing is understood."""
-    operation = calculation(before, after)
-    if operation is None:
+    worked = _worked(before, after)
+    if worked is None:
         return []
-    try:
-        steps = _steps(operation.expression)
-    except _NotWritten:
-        return []
+    operation, steps = worked.operation, worked.forms[:-1]
     # Where units stand between the numbers, the calculation is repeated without them.
     return steps if operation.stands_alone or not steps else [operation.text, *steps]
 
@@ -120,6 +106,24 @@ class Found:
     """Where its first number begins in what stands before the sign."""
     stands_alone: bool
     """Whether nothing but spaces stands between its parts and behind it."""
+
+
+@dataclass(frozen=True)
+class _Worked:
+    operation: Found
+    forms: list[str]
+    """One after another; the last is the result."""
+
+
+def _worked(before: str, after: str) -> _Worked | None:
+    """Work out the calculation between the sides of an equation; None if nothing is understood."""
+    operation = calculation(before, after)
+    if operation is None:
+        return None
+    try:
+        return _Worked(operation, _forms(operation.expression))
+    except _NotWritten:
+        return None
 
 
 def calculation(before: str, after: str) -> Found | None:
@@ -193,15 +197,15 @@ def _value(expression: Expression) -> Fraction | None:
     return _APPLY[expression.sign](left, right)
 
 
-def _steps(expression: Expression) -> list[str]:
-    """Return the forms between a calculation and its result."""
+def _forms(expression: Expression) -> list[str]:
+    """Return the forms that follow a calculation, its result last."""
     forms: list[str] = []
     while isinstance(expression, Calculation):
         expression = _simpler(expression)
         forms.append(_text(expression))
         if len(forms) > MOST_STEPS:
             raise _NotWritten
-    return forms[:-1]
+    return forms
 
 
 def _simpler(expression: Calculation) -> Expression:
