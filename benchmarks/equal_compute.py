@@ -5,11 +5,12 @@
 ``--start`` is a run of `config/smollm2/gsm_symbolic.yaml` after its supervised steps. Each seed draws training problems
 that the start has not read; all answer the same held-out problems, greedily. ``sft``: worked solutions of the recipe's
 mixture at a lower rate. ``grpo``: the recipe's eight prompts with eight responses, of gsm_symbolic alone and
-without its curriculum. ``process``: the same with a score for each line, by its equations. ``rft`` (rejection sampling,
-arXiv:2308.01825): `rlinf eval --correct` with eight responses a problem, then supervised steps on the correct ones. The
-numbers of steps were set so that all cost about the same; what they cost is in the record, start of the processes
-included. Intervals: of the mean over seeds of each problem's change (Student's t over problems). The folder keeps what
-ended: the same command goes on.
+without its curriculum. ``process``: the same with a score for each line, by its equations. ``groups``: as ``grpo``, of
+two prompts with 32 responses. ``shown``: on-policy distillation (arXiv:2601.18734) from the policy itself with the
+worked solution in its prompt. ``rft`` (rejection sampling, arXiv:2308.01825): `rlinf eval --correct` with eight
+responses a problem, then supervised steps on the correct ones. The numbers of steps were set so that all cost about the
+same; what they cost is in the record, start of the processes included. Intervals: of the mean over seeds of each
+problem's change (Student's t over problems). The folder keeps what ended: the same command goes on.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ from rlinf.train.evaluation.saved import read_evaluation
 RECIPE = ROOT / "config" / "smollm2" / "gsm_symbolic.yaml"
 ALONE = ("cluster.backend=local", "cluster.threads_per_worker=1", "logging.progress=none")
 PROBLEMS = "[{task: gsm_symbolic}]"
+HINT = r'"{prompt}\n\nThe worked solution is:\n{demonstration}"'
 NAMES = {
     "sft": "more supervised steps",
     "grpo": "GRPO",
     "process": "GRPO, rewards by line",
     "rft": "rejection sampling",
+    "groups": "GRPO, 2 prompts in groups of 32",
+    "shown": "distillation from itself, shown the solution",
 }
 
 
@@ -66,6 +70,11 @@ class Way:
                 self._reinforced()
             case "process":
                 self._reinforced("algorithm.adv_type=grpo_process", "env.kwargs.steps={scorer: arithmetic}")
+            case "groups":
+                self._reinforced("rollout.batch_size=2", "algorithm.group_size=32")
+            case "shown":
+                teacher = ("algorithm.adv_type=opd", "algorithm.advantage_clip=4", "teacher.past_policy=current")
+                self._reinforced(*teacher, f"teacher.hint={HINT}", "algorithm.group_size=1", "rollout.batch_size=40")
             case "rft":
                 self._supervised(self.options.rft_steps, f"sft.data={self._correct()}")
         return cpu_seconds() - before

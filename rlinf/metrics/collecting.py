@@ -160,7 +160,7 @@ ROLLOUT: Mapping[str, Metric] = {
         "teacher.hint: rows whose teacher reads a hint; the others learn nothing from it",
         "rows with a hint / rows",
         SHARE,
-        "1 with {answer}; rises with {solution}",
+        "1 with {answer} or {demonstration}; rises with {solution}",
         "adv_type: grpo with opd_coef, until a group has a correct response",
     ),
     "rollout/groups_kept": Metric(

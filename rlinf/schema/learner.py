@@ -160,7 +160,7 @@ class SftConfig:
     max_tasks: int | None = key(None, at_least=1, example=1000, read_by=TEXT)
     """Text: demonstrations are drawn from the first N training tasks; null takes all."""
     hinted: float = key(0.0, at_least=0, at_most=1, example=0.5, read_by=TEXT)
-    """Text: share of demonstrations that follow the teacher's prompt (`teacher.hint`, with `{answer}`) instead of
+    """Text: share of demonstrations that follow the teacher's prompt (`teacher.hint`, without `{solution}`) instead of
     the policy's. A model from random weights learns to read hints so; a pretrained one needs none."""
     demonstrations: int = key(256, at_least=1, read_by=SIMULATOR)
     """Simulators: episodes of the demonstrator, recorded before the first step; those without success are left out."""

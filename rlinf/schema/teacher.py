@@ -24,9 +24,10 @@ class TeacherConfig:
     reference policy. `current` is the policy of the step, which takes no memory and needs `hint`."""
     hint: str | None = key(None, example="{prompt} (The right answer is {answer}.)")
     """What the teacher reads instead of the environment's first prompt: a text with `{prompt}` once, and
-    `{answer}` (the environment's own) or `{solution}` (another correct response of the group). With `past_policy` the
-    policy then teaches itself (OPSD, arXiv:2601.18734; SDPO, arXiv:2601.20802). Rows without what it names learn
-    nothing from the teacher. null: it reads what the policy reads."""
+    `{answer}` (the environment's own), `{demonstration}` (its worked solution) or `{solution}` (another correct
+    response of the group). With `past_policy` the policy then teaches itself (OPSD, arXiv:2601.18734; SDPO,
+    arXiv:2601.20802). Rows without what it names learn nothing from the teacher. null: it reads what the policy
+    reads."""
     average_decay: float = key(0.99, at_least=0, at_most=1, example=0.95)
     """With `past_policy: average`: after each step the average becomes this times itself, and the rest the policy."""
     model: str | None = key(None, example="Qwen/Qwen2.5-7B-Instruct")

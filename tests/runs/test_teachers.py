@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
+import gymnasium
 import pytest
 import torch
 import yaml
@@ -115,16 +116,21 @@ def self_taught(folder: Path, **sections: Any) -> Any:
     return config(folder, **made)
 
 
-def test_the_policy_that_reads_the_answer_is_the_teacher(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hint", [HINT, "{prompt} Worked out: {demonstration}."])
+def test_the_policy_that_reads_the_answer_is_the_teacher(hint: str, tmp_path: Path) -> None:
     """Its log-probabilities are those of a plain forward pass behind the prompt with the answer."""
     from rlinf.models.loading import load_causal_lm, load_tokenizer
 
-    run(self_taught(tmp_path / "run", learner={"optimizer": {"lr": 0.0}}), report=False)
+    made = self_taught(tmp_path / "run", learner={"optimizer": {"lr": 0.0}}, teacher={"hint": hint})
+    run(made, report=False)
+    tasks = gymnasium.make_vec(made.env.id, num_envs=1, **made.env.kwargs).unwrapped
     assert logged(tmp_path / "run")[1]["rollout/hinted"] == 1.0
     model, tokenizer = (load(str(tmp_path / "run" / "policy")) for load in (load_causal_lm, load_tokenizer))
     rows = [json.loads(line) for line in (tmp_path / "run" / "samples" / "step_000001.jsonl").read_text().splitlines()]
     for row in rows[:4]:
-        hinted = tokenizer.encode(HINT.format(prompt=row["prompt"], answer=row["answer"]), add_special_tokens=False)
+        ((_, demonstration),) = tasks.demonstrations([row["task_id"]])
+        text = hint.format(prompt=row["prompt"], answer=row["answer"], demonstration=demonstration)
+        hinted = tokenizer.encode(text, add_special_tokens=False)
         with torch.no_grad():
             scores = model(torch.tensor([hinted + row["tokens"]])).logits[0, len(hinted) - 1 : -1].log_softmax(-1)
         expected = scores.gather(1, torch.tensor(row["tokens"])[:, None])[:, 0]
@@ -257,6 +263,13 @@ def test_another_tokenizer_is_refused(
                 "algorithm": {"adv_type": "opd", "group_size": 1},
             },
             "another response of the group, and algorithm.group_size is 1",
+        ),
+        (
+            {
+                "sft": {"steps": 2, "hinted": 0.5},
+                "teacher": {"past_policy": "start", "hint": "{prompt} {answer} {solution}"},
+            },
+            r"which must name {answer} or {demonstration}, and not {solution}",
         ),
         ({"sft": {"steps": 2, "hinted": 0.5}}, r"sft\.hinted writes prompts with teacher\.hint"),
         ({"teacher": {"past_policy": "average", "base_url": "http://x/v1"}}, "name several teachers"),

@@ -66,8 +66,12 @@ def _check_warm_start(context: Context) -> None:
     for name in ("eval_data", "eval_fraction", "max_tokens") if sft.data is None else ("max_tasks", "hinted"):
         why = "is not read without sft.data." if sft.data is None else "is not read with sft.data."
         context.unread(f"sft.{name}", why, "Take it out.")
-    if sft.hinted and "{answer}" not in (context.config.teacher.hint or ""):
-        message = "sft.hinted writes prompts with teacher.hint, which must name {answer}: demonstrations have no other."
+    hint = context.config.teacher.hint or ""
+    if sft.hinted and ("{solution}" in hint or not ("{answer}" in hint or "{demonstration}" in hint)):
+        message = (
+            "sft.hinted writes prompts with teacher.hint, which must name {answer} or {demonstration}, and not "
+            "{solution}: a warm start has no responses of a group."
+        )
         context.error("sft.hinted", message, 'For example teacher.hint: "{prompt}\\nThe right answer is {answer}."')
     if sft.loss == "dpo":
         context.run(_check_preferences)

@@ -80,12 +80,15 @@ def _check_hint(context: Context) -> None:
         times = hint.count("{prompt}")
         message = f"{key} must have {{prompt}} once, where the question stands; it has it {times} times."
         context.error(key, message, fix)
-    if not any(name in hint for name in ("{answer}", "{solution}")):
-        message = f"{key} has neither {{answer}} nor {{solution}}: the teacher would read no more than the policy."
+    if not any(name in hint for name in ("{answer}", "{solution}", "{demonstration}")):
+        message = (
+            f"{key} has none of {{answer}}, {{solution}} and {{demonstration}}: "
+            "the teacher would read no more than the policy."
+        )
         context.error(key, message, fix)
     if "{solution}" in hint and config.algorithm.group_size < 2:
         message = f"{key} names {{solution}}, another response of the group, and algorithm.group_size is 1."
-        context.error(key, message, "Set algorithm.group_size: 8, or name {answer}.")
+        context.error(key, message, "Set algorithm.group_size: 8, or name {answer} or {demonstration}.")
     if is_agent(config.env.id):
         message = f"{key}: an agent writes the prompts of its calls itself, and no hint can be put into them."
         context.error(key, message, "Take it out.")

@@ -262,7 +262,7 @@ class TextEnvWorker:
         return WorkerAnswers(self, self._split)
 
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
-        """Correct conversations for a supervised warm start.
+        """Return correct conversations, for a supervised warm start or a teacher's hint.
 
         Raises:
             TextEnvError: the environment has none, or a task has no response to demonstrate.
@@ -271,13 +271,15 @@ class TextEnvWorker:
         if not hasattr(env, "demonstrations"):
             raise TextEnvError(
                 f"{self.env_id} gives no demonstrations: {type(env).__name__} has no method demonstrations(task_ids), "
-                "(prompt, correct response) of each task. Without it set sft.steps: 0, or sft.data."
+                "(prompt, correct response) of each task. "
+                "Without it set sft.steps: 0, or sft.data, and name no {demonstration} in teacher.hint."
             )
         try:
             results = [Demonstration.of(one) for one in env.demonstrations(list(task_ids))]
         except ValueError as error:
             raise TextEnvError(
-                f"{self.env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, or sft.data."
+                f"{self.env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, or sft.data, and "
+                "name no {demonstration} in teacher.hint."
             ) from error
         if not hasattr(env, "answer"):
             return results

@@ -8,6 +8,7 @@ which answers come.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from rlinf.data.remote_rows import RemoteRows
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.conversation import Answers, Row, TextEnvs, discard_lost
 from rlinf.rollouts.text.engine import Engine, Key, StreamSession, TurnLimits
-from rlinf.rollouts.text.hints import add_hints
+from rlinf.rollouts.text.hints import DEMONSTRATION, add_hints
 from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch
 from rlinf.rollouts.text.tasks.curriculum import curriculum_of
@@ -113,6 +114,8 @@ class TextRollout:
         self.max_conversation_tokens = config.facts.conversation_tokens
         self.pad_token_id = self.renderer.tokenizer.pad_token_id
         self.hint = config.teacher.hint
+        if self.hint is not None and DEMONSTRATION in self.hint:
+            envs.demonstrations("train", [0])  # an environment without any is found before the first step
         self.extra_columns = columns_of(config.algorithm.adv_type)
         """What the estimator needs besides the usual columns: ``greedy_rewards`` costs a further response for each
         prompt, the others nothing."""
@@ -142,7 +145,8 @@ class TextRollout:
         greedy = self._greedy_rows(done.rows, step, round) if "greedy_rewards" in self.extra_columns else []
         rows = done.settled_rows()
         if self.hint is not None:
-            metrics["rollout/hinted"] = add_hints(rows, self.hint, self.renderer_of)
+            demonstrations = functools.partial(self.envs.demonstrations, "train")
+            metrics["rollout/hinted"] = add_hints(rows, self.hint, self.renderer_of, demonstrations)
         turns, needs = self.max_turns > 1, self.extra_columns
         batch = rows_of_batch(rows, pad_token_id=self.pad_token_id, multi_turn=turns, needs=needs)
         if greedy:

@@ -13,6 +13,7 @@ from rlinf.base.errors import UserError
 from rlinf.data.inputs import TextInputs
 from rlinf.data.messages import Completion
 from rlinf.rollouts.text.conversation import Feedback, Row
+from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.hints import add_hints, hinted_prompt
 from rlinf.rollouts.text.to_batch import batch_of
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
@@ -30,8 +31,17 @@ def answered(group: int, sample: int, response: str, *, correct: bool, answer: s
     return row
 
 
+def worked(task_ids: list[int]) -> list[Demonstration]:
+    """The worked solution of each task: the calculator is called, answers, and the last response ends."""
+    return [Demonstration.of(("3+4", [f"<{task}>", "7", "so 7"])) for task in task_ids]
+
+
+def refused(task_ids: list[int]) -> list[Demonstration]:
+    raise AssertionError("no hint names demonstrations")
+
+
 def read_by_teacher(rows: list[Row], hint: str) -> list[str]:
-    add_hints(rows, hint, lambda task: RENDERER)
+    add_hints(rows, hint, lambda task: RENDERER, worked if "{demonstration}" in hint else refused)
     return ["".join(map(chr, row.hinted_ids)) for row in rows]
 
 
@@ -43,7 +53,7 @@ def test_the_answer_stands_in_the_teachers_prompt() -> None:
     rows = [answered(0, 0, "8", correct=False), answered(0, 1, "7", correct=True, answer="")]
     assert read_by_teacher(rows, "{prompt} ({answer})") == ["3+4 (7)", ""]
     with pytest.raises(UserError, match="gives no answer to its tasks"):
-        add_hints(rows[1:], "{prompt} ({answer})", lambda task: RENDERER)
+        add_hints(rows[1:], "{prompt} ({answer})", lambda task: RENDERER, refused)
 
 
 def test_a_solution_is_another_correct_response_of_the_group() -> None:
@@ -54,10 +64,18 @@ def test_a_solution_is_another_correct_response_of_the_group() -> None:
     assert read_by_teacher(rows, "{prompt}: {solution}") == ["3+4: 07", "3+4: 07", "", "", "3+4: 7"]
 
 
+def test_a_demonstration_is_the_worked_solution_of_the_rows_task() -> None:
+    rows = [answered(0, 0, "8", correct=False), answered(1, 0, "7", correct=True), answered(1, 1, "1", correct=False)]
+    for row in rows[1:]:
+        row.task_id = 5
+    first, second = "3+4 <0>\n7\nso 7", "3+4 <5>\n7\nso 7"
+    assert read_by_teacher(rows, "{prompt} {demonstration}") == [first, second, second]
+
+
 def test_gains_are_those_of_the_hinted_prompt_and_zero_without_one() -> None:
     """Row 0 has a hint: the teacher finds its tokens at -3 and -0.5, where the policy had -1 each. Row 1 has none."""
     rows = [answered(0, 0, "8.", correct=False), answered(0, 1, "7", correct=True, answer="")]
-    add_hints(rows, "{prompt} ({answer})", lambda task: RENDERER)
+    add_hints(rows, "{prompt} ({answer})", lambda task: RENDERER, refused)
     batch = batch_of(rows, pad_token_id=0, multi_turn=False)
     seen: list[str] = []
 
