@@ -74,7 +74,7 @@ class Way:
                 self._reinforced("rollout.batch_size=2", "algorithm.group_size=32")
             case "shown":
                 teacher = ("algorithm.adv_type=opd", "algorithm.advantage_clip=4", "teacher.past_policy=current")
-                self._reinforced(*teacher, f"teacher.hint={HINT}", "algorithm.group_size=1", "rollout.batch_size=40")
+                self._reinforced(*teacher, f"teacher.hint={HINT}", "algorithm.group_size=1", "rollout.batch_size=20")
             case "rft":
                 self._supervised(self.options.rft_steps, f"sft.data={self._correct()}")
         return cpu_seconds() - before
