@@ -135,9 +135,19 @@ def _given(value: Any, hint: Any) -> str:
         return f"the mapping {dict(value)!r:.80}{_COLON if wants_text else ''}"
     if isinstance(value, str):
         near = difflib.get_close_matches(value, listed, n=1)
+        if _is_mapping(hint) and value.isidentifier():
+            return f"{value!r:.80}; write names with values: {{{value}: ...}}"
         return f"{value!r:.80}" + (f"; did you mean {near[0]!r}?" if near else "")
     wants_one = wants_text and isinstance(value, list)
     return f"{value!r:.80}{_QUOTES if wants_text and isinstance(value, int | float) else _SEVERAL * wants_one}"
+
+
+def _is_mapping(hint: Any) -> bool:
+    """Return whether a hint allows a mapping."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(map(_is_mapping, typing.get_args(hint)))
+    return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
 def _literals(hint: Any) -> tuple[Any, ...]:

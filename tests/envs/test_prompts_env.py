@@ -75,7 +75,8 @@ def test_with_tools_a_response_without_calls_is_final(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"reward": {"correctness": 1.0}}, "has no verifier"),
+        ({"reward": {"correctness": 1.0}}, r"Prompts-v0 has none. For mathematical.*Math-v0.*reward: \{exact: 1.0\}"),
+        ({"reward": "exact"}, r"reward must be a mapping, not 'exact'; write names with values: \{exact: \.\.\.\}"),
         ({"reward": {}}, "reward names no term"),
         ({"solved_by": "exat"}, "did you mean 'exact'"),
         ({"prompt_field": "promt"}, r"rows\.jsonl:1: unknown field 'promt'; did you mean 'prompt'.*prompt_field"),
