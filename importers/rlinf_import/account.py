@@ -67,7 +67,7 @@ def _by_name(sheet: Sheet, key: str, located: Located, shared: dict[str, list[st
             f"{key}: {shown(value)}"
         )
     elif result is None:
-        sheet.decide.append(f"{line}: nothing here is known of this key")
+        sheet.decide.append(f"{line}: nothing here is known of this key: a run here is without it")
     else:
         _by_meaning(sheet, key, located, result[0], shared)
 
