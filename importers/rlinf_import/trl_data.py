@@ -71,8 +71,13 @@ def data(sheet: Sheet) -> None:
         if sheet.written(key) is not None:
             sheet.refuse("tools and environments of TRL", _AGENTS, key)
     sheet.put("env.id", "rlinf_envs:rlinf/Math-v0")
-    for key in ("data_files", "dataset_name"):
-        name = sheet.take(key)
+    for key in ("data_file_paths", "data_files", "dataset_name", "dataset_path", "train_dataset"):
+        located = sheet.written(key)
+        name = None if located is None or isinstance(located.value, Code) else sheet.take(key)
+        if key == "data_file_paths" and isinstance(name, str):
+            name, *more = name.split(":")
+            if more:
+                sheet.defer("one file or folder is read: put these into one folder", key)
         if isinstance(name, str):
             sheet.put("env.kwargs.path", name, key)
             break
