@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlinf.config.problems import Origin
-from rlinf.config.tree import Branch, Located, merge, put
+from rlinf.config.tree import Branch, Located, drop, merge, put
 from rlinf_import.hydra import with_defaults
 from rlinf_import.refusal import NotTrainingError
 from rlinf_import.shell import Word, words_of
-from rlinf_import.written import Code, Source, document, scalar
+from rlinf_import.written import Code, Source, document, leaves_below, scalar, upwards
 
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _PROGRAM = re.compile(
@@ -27,22 +27,23 @@ _SHORT = re.compile(r"\+{0,2}([a-z_][a-z_\d]*(?:/\w+)*)=(.*)", re.DOTALL)
 _PYTHON = re.compile(r"(?:\S*/)?python[\d.]*|torchrun")
 _CHOICE = re.compile(r"(engine|optim|model_engine|ulysses_sequence_parallel_size|use_remove_padding)=([\w.-]+)")
 """Words of verl's commands without a section: groups of Hydra, and settings of its supervised training."""
+_OF_VERL = ("ppo_trainer", "ppo_megatron_trainer")
+"""Configurations of verl itself."""
 _GROUPS = ("engine", "optim", "model_engine")
 _LAUNCHED = re.compile(r"--(nnodes|nproc[_-]per[_-]node)=(\d+)")
 _SCRIPTS = ("sft", "dpo", "grpo", "rloo")
 """Scripts of TRL that its commands start, by the names of their files."""
 _FLAG = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
 _OPENRLHF = re.compile(r"openrlhf\.cli\.(\w+)|(?:\S*/)?(train_\w+)\.py")
-_SERVES = ("serve_rm", "batch_inference", "interactive_chat", "lora_combiner")
-"""Programs of OpenRLHF that do not train."""
+_OPENRLHF_TRAINS = re.compile(r"openrlhf\.cli\.train_\w+|(?:\S*/)?train_\w+\.py")
 _TRL = re.compile(r"trl|\S+\.py")
 """What starts TRL."""
 _ENDS = re.compile(r"[|&;]+|\d?>.*")
 """What ends the words of a command."""
 
 
-def overrides(path: Path, variables: Mapping[str, str]) -> Source:
-    """Read the overrides of a script that starts verl."""
+def overrides(path: Path, variables: Mapping[str, str], known: Container[str]) -> Source:
+    """Read the overrides of a script that starts verl; ``known`` are verl's keys."""
     remarks: list[str] = []
     words = _words(path, variables, remarks, _HYDRA)
     tree: Branch = {}
@@ -66,11 +67,17 @@ def overrides(path: Path, variables: Mapping[str, str]) -> Source:
             put(tree, f"torchrun.{launched.group(1).replace('-', '_')}", scalar(launched.group(2), origin))
     programs = [word.text for word in words if _PROGRAM.fullmatch(word.text)]
     _require(path, tree, programs, "section.key=value", "verl")
-    return Source(path, _over_configuration(tree, chosen, path, remarks), remarks, programs)
+    return Source(path, _over_configuration(tree, chosen, path, remarks, known), remarks, programs)
 
 
-def _over_configuration(tree: Branch, words: Sequence[Word], path: Path, remarks: list[str]) -> Branch:
-    """Lay the overrides over the file of ``--config-name``, if it is a project's own and lies here."""
+def _over_configuration(
+    tree: Branch, words: Sequence[Word], path: Path, remarks: list[str], known: Container[str]
+) -> Branch:
+    """Lay the overrides over the file of ``--config-name`` that lies here: a project's own, or a copy of verl's.
+
+    Of a copy of verl's own configuration the form of 2025 is read, which is one file with all defaults, as far as its
+    keys are verl's.
+    """
     given: dict[str, str] = {}
     origin = Origin(str(path))
     for word, after in itertools.pairwise([*words, Word("", 0)]):
@@ -78,16 +85,33 @@ def _over_configuration(tree: Branch, words: Sequence[Word], path: Path, remarks
         if option in ("--config-name", "--config-path", "--config-dir"):
             given[option] = value if equals else after.text
             origin = _origin(word, path)
-    name = given.get("--config-name")
-    if name is None:
-        return tree
-    folders = [given[option] for option in ("--config-path", "--config-dir") if option in given]
-    files = [path.parent / folder / f"{name.removesuffix('.yaml')}.yaml" for folder in (*folders, "config")]
-    file = next((file for file in files if file.is_file()), None)
-    if file is None:
+    name = given.get("--config-name", "ppo_trainer").removesuffix(".yaml")
+    folders = [path.parent / given[option] for option in ("--config-path", "--config-dir") if option in given]
+    own = next(
+        (file for folder in (*folders, path.parent / "config") if (file := folder / f"{name}.yaml").is_file()), None
+    )
+    if own is not None and "--config-name" in given:
+        return merge(with_defaults(document(own), own, remarks), tree)
+    copies = (folder / "verl" / "trainer" / "config" / f"{name}.yaml" for folder in list(path.resolve().parents)[:4])
+    copy = next((file for file in copies if file.is_file()), None)
+    if copy is not None and any("main_ppo" in word.text for word in words):
+        below = document(copy)
+        if "defaults" not in below:
+            for column in ("image_key", "video_key"):  # named there for every model
+                drop(below, f"data.{column}")
+            added = [key for key, _ in leaves_below(below) if not any(name in known for name in upwards(key))]
+            for key in added:
+                drop(below, key)
+            others = f"; its keys {', '.join(added[:12])} are none of verl's, and were not read" if added else ""
+            remarks.append(f"{copy}: what the script leaves out is read from this file{others}")
+            return merge(below, tree)
+        below.pop("defaults")
+        if name not in _OF_VERL:
+            remarks.append(f"{copy}: its own keys are read, for the others verl's defaults stand")
+            return merge(below, tree)
+    if "--config-name" in given:
         remarks.append(f"{origin}: --config-name: what that file sets is not read: verl's defaults stand")
-        return tree
-    return merge(with_defaults(document(file), file, remarks), tree)
+    return tree
 
 
 def trl_flags(path: Path, variables: Mapping[str, str], known: Container[str]) -> Source:
@@ -110,10 +134,10 @@ def trl_flags(path: Path, variables: Mapping[str, str], known: Container[str]) -
 def openrlhf_flags(path: Path, variables: Mapping[str, str]) -> Source:
     """Read the flags of OpenRLHF's first program that trains, and of arrays that its command takes."""
     remarks: list[str] = []
-    words = _words(path, variables, remarks, _OPENRLHF)
+    words = _words(path, variables, remarks, _OPENRLHF_TRAINS)
     found = [(index, match) for index, word in enumerate(words) if (match := _OPENRLHF.fullmatch(word.text))]
     programs = [match.group(1) or match.group(2) for _, match in found]
-    start = next((number for number, name in enumerate(programs) if name not in _SERVES), 0)
+    start = next((number for number, name in enumerate(programs) if name.startswith("train_")), 0)
     if not found:
         _require(path, {}, [], "openrlhf.cli.PROGRAM", "OpenRLHF")
     first = found[start][0]
@@ -125,7 +149,7 @@ def openrlhf_flags(path: Path, variables: Mapping[str, str]) -> Source:
     arrays = [word for word in words if word.array]
     for index, match in found[start + 1 :]:
         name, other = match.group(1) or match.group(2), _origin(words[index], path)
-        if other != command and name not in _SERVES:
+        if other != command and name.startswith("train_"):
             remarks.append(f"{other}: {name}: the first command that trains is read, and this one is not")
     tree = _flags([*arrays, *own], path, None)
     for word, after in itertools.pairwise(launched):
@@ -160,6 +184,8 @@ def _flags(words: Sequence[Word], path: Path, known: Container[str] | None) -> B
     waiting: Located | None = None
     for word in words:
         origin = _origin(word, path)
+        if waiting is not None and waiting.origin != origin:
+            waiting = None
         if flag := _FLAG.fullmatch(word.text):
             name, given = flag.group(1).replace("-", "_"), flag.group(2)
             positive = name.removeprefix("no_")

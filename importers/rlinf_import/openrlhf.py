@@ -45,6 +45,8 @@ def translate(sheet: Sheet) -> None:
         openrlhf_sft.training(sheet, program)
         return
     flag = Flags(sheet)
+    if sheet.text("pretrain_data"):
+        sheet.refuse("a loss on pre-training data in addition (PPO-ptx)", "`rlinf sft` before the run", "pretrain_data")
     _model(sheet, flag)
     _data(sheet, flag)
     _rewards(sheet, flag)

@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlinf.base.errors import UserError
-from rlinf_import import launch, openrlhf, rlinf, roll, sb3_script, sb3_zoo, stable_baselines3, trl, trl_script, verl
+from rlinf_import import (
+    launch,
+    openrlhf,
+    rlinf,
+    roll,
+    sb3_script,
+    sb3_zoo,
+    stable_baselines3,
+    trl,
+    trl_script,
+    verl,
+    verl_names,
+)
 from rlinf_import.account import close
 from rlinf_import.fitting import fit
 from rlinf_import.hydra import read_yaml
@@ -106,7 +118,7 @@ def _source(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
     if path.suffix in (".yaml", ".yml", ".json") and peer != "openrlhf":
         return read_yaml(path)
     if path.suffix in SHELL and peer == "verl":
-        return launch.overrides(path, variables)
+        return launch.overrides(path, variables, {**PEERS[peer].names, **verl.DEFAULTS, **verl_names.MOVED})
     if path.suffix in SHELL and peer == "trl":
         return launch.trl_flags(path, variables, PEERS[peer].names)
     if path.suffix in SHELL and peer == "openrlhf":

@@ -11,6 +11,7 @@ _MOVED: Mapping[str, str] = {
     "env.train.simulator_type": "env.train.env_type",
     "env.eval.simulator_type": "env.eval.env_type",
     "algorithm.rollout_epoch": "env.train.rollout_epoch",
+    "algorithm.n_eval_chunk_steps": "env.eval.max_steps_per_rollout_epoch",
     "algorithm.eval_rollout_epoch": "env.eval.rollout_epoch",
     "actor.model.model_name": "actor.model.model_type",
     "rollout.model_dir": "actor.model.model_path",

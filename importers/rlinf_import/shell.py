@@ -195,10 +195,11 @@ def _filled_words(script: _Script, line: str, written: str) -> list[str]:
 
 
 def _near(script: _Script, text: str) -> Path | None:
-    """Find a script by the end of its path, in the folder of this one or in the three above it."""
+    """Find a script in the folder of this one, or by its folder and name in the three above."""
     parts = [part for part in Path(text.replace(UNKNOWN, "")).parts if part not in ("/", ".", "..")]
     folders = list(script.path.resolve().parents)[:4]
-    files = (folder.joinpath(*parts[start:]) for start in range(len(parts)) for folder in folders)
+    ends = [parts[start:] for start in range(len(parts))]
+    files = (folder.joinpath(*end) for end in ends for folder in (folders if len(end) > 1 else folders[:1]))
     return next((file for file in files if file.is_file() and file != script.path.resolve()), None)
 
 
@@ -259,8 +260,18 @@ def _lines(text: str, script: _Script) -> Iterator[tuple[int, str]]:
             continue
         yield start, waiting
         waiting, start = "", 0
+    if waiting and _open(waiting):
+        script.remarks.append(f"{script.path}:{start}: a quotation mark is not closed: it is left out")
+        waiting = _closed(waiting)
     if waiting:
         yield start, waiting
+
+
+def _closed(line: str) -> str:
+    """Leave out the last quotation mark that keeps the line open; all of them if that is not enough."""
+    parts = [line.rpartition(mark) for mark in ("'", '"')]
+    closed = (before + after for before, mark, after in parts if mark and not _open(before + after))
+    return next(closed, line.replace("'", "").replace('"', ""))
 
 
 def _outside(text: str) -> Iterator[tuple[int, str, int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlinf.config.tree import drop
 from rlinf_import import trl_sft
 from rlinf_import.batches import epochs, minibatches, share_of_run, warmup
 from rlinf_import.corrections import of_trl
@@ -83,6 +84,9 @@ NAMES: Mapping[str, Meaning] = {
     "vllm_server_port": _SERVER,
     "vllm_server_timeout": _SERVER,
     "vllm_max_model_length": means("rollout.vllm.max_model_len"),
+    "max_pixels": means("policy.vision.max_pixels"),
+    "min_pixels": nothing("small pictures stay as they are (policy.vision.max_pixels bounds large ones)"),
+    "vllm_enforce_eager": means("rollout.vllm.enforce_eager"),
     "vllm_max_model_len": means("rollout.vllm.max_model_len"),
     "train_dataset": _COLUMNS,
     "eval_dataset": nothing("held-out rows are a part of the data set, or evaluation.env_kwargs names them"),
@@ -373,6 +377,9 @@ def recognise(source: Source) -> None:
     tree = source.tree
     if source.path.suffix in (".yaml", ".yml", ".json"):
         lift(source, NAMES)
+    older = drop(tree, "evaluation_strategy")
+    if older is not None:
+        tree.setdefault("eval_strategy", older)
     if "compute_environment" in tree or "distributed_type" in tree:
         raise NotTrainingError(source.path, "a file of accelerate's launcher", "Import what it launches.")
     if "pass_rate_min" in tree or "pass_rate_max" in tree:

@@ -17,11 +17,18 @@ _LORA: Mapping[str, str] = {
     "dropout": "lora_dropout",
     "target_modules": "lora_target_modules",
 }
+_RUN: Mapping[str, str] = {"num_epochs": "num_train_epochs", "epochs": "num_train_epochs", "lr": "learning_rate"}
 _NAMED: Mapping[str, Mapping[str, str]] = {
     "lora": _LORA,
     "peft": _LORA,
     "lora_config": _LORA,
     "peft_config": _LORA,
+    "training": _RUN,
+    "training_args": _RUN,
+    "trainer": _RUN,
+    "grpo": _RUN,
+    "sft": _RUN,
+    "dpo": _RUN,
     "model": dict.fromkeys(("name", "path", "name_or_path", "model_name", "id"), "model_name_or_path"),
     "dataset": dict.fromkeys(("name", "path", "train_file"), "dataset_name"),
     "data": dict.fromkeys(("train_file", "train_path", "train"), "dataset_name"),
@@ -40,7 +47,7 @@ def lift(source: Source, names: Container[str]) -> None:
         if not branch or ((name in TRL or name in names) and not own):
             continue
         known = [key for key in branch if key in own or key in TRL or key in names]
-        if len(known) < _LEAST and not own:
+        if len(known) < _LEAST and name not in _NAMED:
             continue
         for key in list(branch) if len(known) >= _LEAST else known:
             moved = own.get(key, key)

@@ -234,6 +234,9 @@ def recognise(source: Source) -> None:
     known = ("actor_rollout_ref", "trainer", "algorithm")
     if "resources" in tree and "run" in tree:
         raise NotTrainingError(source.path, "a task of SkyPilot", "Save its `run` as a script, and import that.")
+    if not tree and trains and source.path.suffix in SHELL:
+        kind = "a script whose settings are words of its command line"
+        raise NotTrainingError(source.path, kind, "Import the script that starts it, or give key=value after the file.")
     if not any(name in tree for name in known) and not trains and get(tree, "data.train_files") is None:
         kind = "a fragment that other files include"
         kind = "a script that trains nothing" if source.path.suffix in SHELL else kind

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from rlinf.config.tree import Located, drop, get, put
 from rlinf_import.sheet import Sheet, shown
+from rlinf_import.written import upwards
 
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout."
-_MOVED: Mapping[str, str] = {
+MOVED: Mapping[str, str] = {
     f"{_ROLLOUT}n_val": f"{_ROLLOUT}val_kwargs.n",
     f"{_ROLLOUT}val_temperature": f"{_ROLLOUT}val_kwargs.temperature",
     f"{_ROLLOUT}n_agent": f"{_ROLLOUT}n",
@@ -17,6 +19,7 @@ _MOVED: Mapping[str, str] = {
     "data.shuffle_train_dataloader": "data.shuffle",
     "data.max_start_length": "data.max_prompt_length",
 }
+"""An earlier name -> verl's."""
 _OF_LOSSES = ("loss_mode", "clip_cov_ratio", "clip_cov_lb", "clip_cov_ub", "kl_cov_ratio", "ppo_kl_coef")
 _TOOLS = "env.kwargs.tools of rlinf_envs:rlinf/Math-v0, or an agent of yours (docs/agents.md)"
 _AGENTS: Mapping[str, str] = {
@@ -25,6 +28,8 @@ _AGENTS: Mapping[str, str] = {
     f"{_ROLLOUT}search": "a search engine that the policy asks",
     "actor_rollout_ref.env": "a server of tools",
     "actor_rollout_ref.agent.enable_agent": "agents of verl-tool",
+    f"{_ROLLOUT}n_vote": "labels by a vote of the responses",
+    "data.use_re_call": "agents of ReCall",
     "env.env_name": "environments of verl-agent",
     "agent_proxy": "agents of RAGEN",
     "es_manager": "environments of RAGEN",
@@ -33,12 +38,15 @@ _AGENTS: Mapping[str, str] = {
     "rllm.workflow": "workflows of rLLM",
 }
 """Sections and switches by which projects add tools and environments of their own."""
+_ADDED = re.compile(r"search|retriev|sandbox|tool|agent|recurrent|env_url|llm_calls")
+"""What such keys are called."""
+_OFF = (False, None, 0, "", "False", "none", "null")
 
 
 def rename(sheet: Sheet) -> None:
     """Move settings to the names that verl has for them today, each with a line of the report."""
     tree = sheet.source.tree
-    for older, name in _MOVED.items():
+    for older, name in MOVED.items():
         if older != f"{_ROLLOUT}n_agent" and get(tree, name) is not None and get(tree, older) is not None:
             continue
         _move(sheet, older, name)
@@ -63,10 +71,17 @@ def rename(sheet: Sheet) -> None:
 
 def refuse_agents(sheet: Sheet) -> None:
     """Refuse tools and environments that a project has added to verl."""
+    search = get(sheet.source.tree, "do_search")
     for key, feature in _AGENTS.items():
         located = get(sheet.source.tree, key)
-        if located is not None and located.value not in (False, None, "", "False"):
+        if key == "retriever" and search is not None and search.value is False:
+            continue
+        if located is not None and located.value not in _OFF:
             sheet.refuse(feature, _TOOLS, key)
+    for key, located in sheet.source.leaves():
+        known = any(name in sheet.names or name in sheet.defaults or name in _AGENTS for name in upwards(key))
+        if not known and located.plain() not in (*_OFF, {}, []) and _ADDED.search(key):
+            sheet.refuse("tools or agents that a project has added to verl", _TOOLS, key)
     mixed = get(sheet.source.tree, f"{_ACTOR}use_off_policy_loss")
     if mixed is not None and mixed.value is True:
         nearest = "`rlinf sft` of the demonstrations, and then adv_type: grpo"

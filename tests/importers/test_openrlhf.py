@@ -150,6 +150,7 @@ def test_supervised_rows(tmp_path: Path) -> None:
 
 REFUSED = {
     "--agent_func_path agent.py": "agents of OpenRLHF",
+    "--pretrain_data rows.jsonl": "a loss on pre-training data",
     "--advantage_estimator gae --policy_loss_type gspo": "a critic with the loss gspo",
     "--advantage_estimator made_up": "the estimator made_up",
     "--actor.optim muon": "the optimiser Muon",
@@ -181,13 +182,21 @@ def test_other_programs_are_named(command: str, tmp_path: Path) -> None:
 
 def test_the_first_program_that_trains_is_read(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
-    serve = "python -m openrlhf.cli.serve_rm --reward_pretrain models/scores --max_len 9 &\n"
+    serve = "python -m openrlhf.cli.own_server --reward_pretrain models/scores --max_len 9 &\n"
     more = "deepspeed --module openrlhf.cli.train_sft --pretrain models/other --max_epochs 7\n"
     script.write_text(serve + OLDER_GRPO.replace("FLAGS", "--advantage_estimator rloo") + more)
     sheet = imported("openrlhf", script, (), Options(rows=12_800))
     ours = checked(sheet)
     assert (ours["policy.path"], ours["algorithm.adv_type"]) == ("models/base", "rloo")
     assert any("train_sft: the first command that trains is read" in line for line in sheet.source.remarks)
+
+
+def test_a_program_behind_a_condition_of_the_machine_is_read(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    trains = OLDER_GRPO.replace("FLAGS", "--advantage_estimator rloo")
+    script.write_text(f'python -m openrlhf.cli.own_server &\nif [ "$NODE_RANK" = "0" ]; then\n{trains}fi\n')
+    ours = checked(imported("openrlhf", script, (), Options(rows=12_800)))
+    assert ours["algorithm.adv_type"] == "rloo"
 
 
 def test_both_spellings_of_a_flag_have_one_meaning() -> None:

@@ -9,7 +9,7 @@ import yaml
 from rlinf_import.account import unaccounted
 from rlinf_import.page import problems
 from rlinf_import.reading import imported
-from rlinf_import.refusal import NotOfferedError
+from rlinf_import.refusal import NotOfferedError, NotTrainingError
 from rlinf_import.settle import about_files
 from rlinf_import.sheet import Options, Sheet
 
@@ -77,6 +77,26 @@ def test_the_configuration_that_a_project_s_command_names_is_read(tmp_path: Path
     assert (ours["rollout.max_new_tokens"], ours["algorithm.group_size"]) == (900, 4)
 
 
+def test_a_copy_of_verl_s_configuration_gives_what_a_script_leaves_out(tmp_path: Path) -> None:
+    folder = tmp_path / "verl" / "trainer" / "config"
+    folder.mkdir(parents=True)
+    actor = {"entropy_coeff": 0.001, "made_up": {"share": 3}}
+    copy = {"data": {"max_response_length": 700, "image_key": "images"}, "actor_rollout_ref": {"actor": actor}}
+    (folder / "ppo_trainer.yaml").write_text(yaml.safe_dump(copy))
+    sheet = of_verl(tmp_path, f"{MAIN} {OVERRIDES} data.max_response_length=800\n")
+    ours = checked(sheet)
+    assert (ours["algorithm.entropy_bonus"], ours["rollout.max_new_tokens"]) == (0.001, 800)
+    assert "env.kwargs.image_field" not in ours
+    assert any(
+        "its keys actor_rollout_ref.actor.made_up.share are none of verl's" in line for line in sheet.source.remarks
+    )
+
+
+def test_a_script_without_settings_of_its_own_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NotTrainingError, match="settings are words of its command line"):
+        of_verl(tmp_path, f'{MAIN} "$@"\n')
+
+
 def test_names_of_earlier_versions_and_other_projects(tmp_path: Path) -> None:
     actor, rollout = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout."
     words = f"{rollout}n_agent=5 {rollout}n_val=4 {rollout}val_temperature=0.7 trainer.rejection_sample=True "
@@ -98,6 +118,8 @@ def test_a_loss_that_verl_names_itself_stays(tmp_path: Path) -> None:
 
 
 AGENTS = {
+    "actor_rollout_ref.rollout.search_url=http://127.0.0.1:80": "tools or agents that a project has added",
+    "actor_rollout_ref.rollout.n_vote=64": "labels by a vote",
     "retriever.url=http://127.0.0.1:8000": "a search engine",
     "do_search=true": "a search engine",
     "actor_rollout_ref.agent.enable_agent=True": "agents of verl-tool",
@@ -136,6 +158,48 @@ def test_sections_of_a_project_that_hold_trl_s_arguments(tmp_path: Path) -> None
     assert (ours["algorithm.group_size"], ours["rollout.max_new_tokens"], ours["run.max_steps"]) == (4, 300, 70)
     assert (ours["policy.lora.rank"], ours["policy.lora.alpha"], ours["learner.optimizer.lr"]) == (8, 16, 2e-6)
     assert any("condition: first: nothing here is known" in line for line in sheet.decide)
+
+
+def test_few_arguments_in_a_section_of_the_trainer_s_name(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "training: {num_epochs: 2, learning_rate: 3e-6}\ngrpo: {num_generations: 4}\nmodel_name_or_path: m\n"
+    )
+    ours = checked(imported("trl", file, (), Options(rows=64)))
+    assert (ours["algorithm.group_size"], ours["run.max_steps"], ours["learner.optimizer.lr"]) == (4, 64, 3e-6)
+
+
+def of_trl(folder: Path, text: str) -> Sheet:
+    script = folder / "run.sh"
+    script.write_text(text)
+    return imported("trl", script, (), Options(rows=640))
+
+
+TRL = "accelerate launch grpo.py --model_name_or_path models/base --dataset_name data --num_generations 8"
+
+
+def test_words_of_the_next_command_are_no_values_of_a_flag(tmp_path: Path) -> None:
+    sheet = of_trl(tmp_path, f"{TRL} --bf16 --sync_ref_model\necho finished now\n")
+    assert checked(sheet)["policy.dtype"] == "bfloat16"
+    assert not any("finished" in line for line in [*sheet.decide, *sheet.ignored, *sheet.differs])
+
+
+def test_a_quotation_mark_that_is_left_open_is_named(tmp_path: Path) -> None:
+    sheet = of_trl(tmp_path, f"{TRL} --beta 0.1'\n")
+    assert checked(sheet)["algorithm.kl_beta"] == 0.1
+    assert any("a quotation mark is not closed" in line for line in sheet.source.remarks)
+
+
+SHARES = {"--max_steps 200 --save_steps 0.1": 20, "--save_steps 0.1": None}
+
+
+@pytest.mark.parametrize("words", SHARES)
+def test_steps_as_a_share_of_the_run(words: str, tmp_path: Path) -> None:
+    sheet = of_trl(tmp_path, f"{TRL} {words}\n")
+    assert checked(sheet).get("checkpoint.every") == SHARES[words]
+    assert any("save_steps: 0.1: checkpoint.every: 0.1 of the run" in line for line in sheet.decide) is (
+        SHARES[words] is None
+    )
 
 
 def test_processes_of_torchrun(tmp_path: Path) -> None:
