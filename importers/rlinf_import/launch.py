@@ -78,19 +78,19 @@ def _over_configuration(
     Of a copy of verl's own configuration the form of 2025 is read, which is one file with all defaults, as far as its
     keys are verl's.
     """
-    given: dict[str, str] = {}
+    options: dict[str, str] = {}
     origin = Origin(str(path))
     for word, after in itertools.pairwise([*words, Word("", 0)]):
         option, equals, value = word.text.partition("=")
         if option in ("--config-name", "--config-path", "--config-dir"):
-            given[option] = value if equals else after.text
+            options[option] = value if equals else after.text
             origin = _origin(word, path)
-    name = given.get("--config-name", "ppo_trainer").removesuffix(".yaml")
-    folders = [path.parent / given[option] for option in ("--config-path", "--config-dir") if option in given]
+    name = options.get("--config-name", "ppo_trainer").removesuffix(".yaml")
+    folders = [path.parent / options[option] for option in ("--config-path", "--config-dir") if option in options]
     own = next(
         (file for folder in (*folders, path.parent / "config") if (file := folder / f"{name}.yaml").is_file()), None
     )
-    if own is not None and "--config-name" in given:
+    if own is not None and "--config-name" in options:
         return merge(with_defaults(document(own), own, remarks), tree)
     copies = (folder / "verl" / "trainer" / "config" / f"{name}.yaml" for folder in list(path.resolve().parents)[:4])
     copy = next((file for file in copies if file.is_file()), None)
@@ -109,7 +109,7 @@ def _over_configuration(
         if name not in _OF_VERL:
             remarks.append(f"{copy}: its own keys are read, for the others verl's defaults stand")
             return merge(below, tree)
-    if "--config-name" in given:
+    if "--config-name" in options:
         remarks.append(f"{origin}: --config-name: what that file sets is not read: verl's defaults stand")
     return tree
 
@@ -135,19 +135,19 @@ def openrlhf_flags(path: Path, variables: Mapping[str, str]) -> Source:
     """Read the flags of OpenRLHF's first program that trains, and of arrays that its command takes."""
     remarks: list[str] = []
     words = _words(path, variables, remarks, _OPENRLHF_TRAINS)
-    found = [(index, match) for index, word in enumerate(words) if (match := _OPENRLHF.fullmatch(word.text))]
-    programs = [match.group(1) or match.group(2) for _, match in found]
+    matches = [(index, match) for index, word in enumerate(words) if (match := _OPENRLHF.fullmatch(word.text))]
+    programs = [match.group(1) or match.group(2) for _, match in matches]
     start = next((number for number, name in enumerate(programs) if name.startswith("train_")), 0)
-    if not found:
+    if not matches:
         _require(path, {}, [], "openrlhf.cli.PROGRAM", "OpenRLHF")
-    first = found[start][0]
+    first = matches[start][0]
     command = _origin(words[first], path)
     launched = [word for word in words[:first] if _origin(word, path) == command]
     own = itertools.takewhile(
         lambda word: _origin(word, path) == command and not _ENDS.fullmatch(word.text), words[first + 1 :]
     )
     arrays = [word for word in words if word.array]
-    for index, match in found[start + 1 :]:
+    for index, match in matches[start + 1 :]:
         name, other = match.group(1) or match.group(2), _origin(words[index], path)
         if other != command and name.startswith("train_"):
             remarks.append(f"{other}: {name}: the first command that trains is read, and this one is not")

@@ -103,15 +103,15 @@ def _data(sheet: Sheet, flag: Flags) -> None:
 
 def _rewards(sheet: Sheet, flag: Flags) -> None:
     key, model = flag("reward.remote_url"), flag("reward.model_name_or_path")
-    given = sheet.text(key)
-    if given.endswith(".py"):
+    scorer = sheet.text(key)
+    if scorer.endswith(".py"):
         sheet.defer(
             "its function gets lists: write one of a single response, "
-            f"env.kwargs.reward={{custom: {{'{Path(given).stem}:FUNCTION': 1.0}}}}",
+            f"env.kwargs.reward={{custom: {{'{Path(scorer).stem}:FUNCTION': 1.0}}}}",
             key,
         )
-    elif given:
-        sheet.defer("a server that scores: env.kwargs.reward={custom: ...}, a function of yours that asks it", key)
+    elif scorer:
+        sheet.defer("a server that scores: env.kwargs.reward={custom: ...}, a function of yours that calls it", key)
     elif sheet.text(model):
         if "," in sheet.text(model):
             sheet.refuse("several reward models", "one reward_model.path", model)
@@ -208,4 +208,4 @@ def _run(sheet: Sheet, flag: Flags) -> None:
             sheet.put("evaluation.samples", samples, flag("eval.n_samples_per_prompt"))
     for name in ("steps", "temperature", "n_samples_per_prompt"):
         sheet.ignore(flag(f"eval.{name}"), "without eval.dataset nothing is measured there")
-    openrlhf_sft.places(sheet, flag)
+    openrlhf_sft.outputs(sheet, flag)

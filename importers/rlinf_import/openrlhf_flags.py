@@ -243,17 +243,17 @@ NAMES: Mapping[str, Meaning] = {
 
 def spelled(table: Mapping[str, object]) -> dict[str, object]:
     """Return a table under both spellings; in it a section stands for all flags below."""
-    found: dict[str, object] = dict(table)
+    entries: dict[str, object] = dict(table)
     for older, newer in OLDER.items():
         parts = newer.split(".")
         names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
         entry = next((table[name] for name in names if name in table), None)
-        if older not in found and entry is not None:
-            found[older] = entry
+        if older not in entries and entry is not None:
+            entries[older] = entry
     for ours, theirs in SUPERVISED.items():
         if ours in table:
-            found.setdefault(theirs, table[ours])
-    return found
+            entries.setdefault(theirs, table[ours])
+    return entries
 
 
 class Flags:

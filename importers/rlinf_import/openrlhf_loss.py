@@ -86,10 +86,10 @@ def _loss(sheet: Sheet, flag: Flags, estimator: str) -> None:
         for name in ("adam.lr", "value_clip"):
             sheet.ignore(flag(f"critic.{name}"), "without adv_type: gae there is no critic")
     bounds, both = flag("actor.eps_clip_low_high"), flag("actor.eps_clip")
-    given = sheet.take(bounds)
-    if isinstance(given, list) and len(given) == 2:
-        sheet.put("algorithm.clip_ratio_low", given[0], bounds)
-        sheet.put("algorithm.clip_ratio_high", given[1], bounds)
+    limits = sheet.take(bounds)
+    if isinstance(limits, list) and len(limits) == 2:
+        sheet.put("algorithm.clip_ratio_low", limits[0], bounds)
+        sheet.put("algorithm.clip_ratio_high", limits[1], bounds)
         sheet.ignore(both, "eps_clip_low_high decides")
     else:
         sheet.copy_as(both, "algorithm.ratio_clip_eps")
@@ -127,24 +127,24 @@ def _kl(sheet: Sheet, flag: Flags, estimator: str) -> None:
 
 def _filters(sheet: Sheet, flag: Flags) -> None:
     switch, bounds = flag("algo.dynamic_filtering_enable"), flag("algo.dynamic_filtering_range")
-    given = sheet.take(bounds)
+    limits = sheet.take(bounds)
     if sheet.take(switch) is not True:
         sheet.ignore(bounds, "without dynamic_filtering nothing reads it")
         return
     sheet.put("algorithm.dynamic_sampling", True, switch)
-    if isinstance(given, list) and [float(str(bound)) for bound in given] != [0.0, 1.0]:
+    if isinstance(limits, list) and [float(str(bound)) for bound in limits] != [0.0, 1.0]:
         sheet.differ(bounds, "groups whose rewards are all alike are replaced here, whatever their mean")
     sheet.ignore(bounds, "groups whose rewards are all alike are replaced")
 
 
 def _penalties(sheet: Sheet, flag: Flags) -> None:
     bounds = flag("reward.clip_range")
-    given = sheet.take(bounds)
-    if isinstance(given, list) and len(given) == 2 and float(str(given[0])) == -float(str(given[1])):
-        sheet.put("algorithm.reward_clip", float(str(given[1])), bounds)
+    limits = sheet.take(bounds)
+    if isinstance(limits, list) and len(limits) == 2 and float(str(limits[0])) == -float(str(limits[1])):
+        sheet.put("algorithm.reward_clip", float(str(limits[1])), bounds)
         if sheet.value("algorithm.adv_type") == "grpo":
             sheet.put("algorithm.clip_after_norm", True, flag("algo.advantage.estimator"))
-    elif given is not None:
+    elif limits is not None:
         sheet.refuse("a clip of rewards that is not symmetric", "algorithm.reward_clip: c, to [-c, c]", bounds)
     buffer, factor = flag("reward.overlong_buffer_len"), flag("reward.overlong_penalty_factor")
     length, limit = sheet.count(buffer), flag("rollout.max_new_tokens")
@@ -164,12 +164,12 @@ def _correction(sheet: Sheet, flag: Flags) -> None:
     """Set weights of samplers: cut (tis), masked (icepop), or with responses left out by their mean (seq-mask-tis)."""
     switch, bounds = flag("algo.advantage.is_correction_enable"), flag("algo.advantage.is_correction_threshold")
     kind = flag("algo.advantage.is_correction_type")
-    given, name = sheet.take(bounds), sheet.text(kind)
+    limits, name = sheet.take(bounds), sheet.text(kind)
     if sheet.take(switch) is not True:
         for key in (bounds, kind):
             sheet.ignore(key, "without is_correction_enable nothing reads it")
         return
-    numbers = [float(str(bound)) for bound in given] if isinstance(given, list) else [0.0, float(str(given))]
+    numbers = [float(str(bound)) for bound in limits] if isinstance(limits, list) else [0.0, float(str(limits))]
     low, high = numbers[0], numbers[-1]
     if name == "seq-mask-tis":
         weigh(sheet, "token", None, None, "truncate", switch, kind)

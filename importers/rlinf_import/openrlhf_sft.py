@@ -63,7 +63,7 @@ def training(sheet: Sheet, program: str) -> None:
         sheet.put("learner.num_workers", processes, *(["num_gpus"] if not sheet.options.processes else []))
     else:
         sheet.defer("learner.num_workers: how many processes deepspeed starts (--processes N)")
-    places(sheet, flag)
+    outputs(sheet, flag)
 
 
 def _imitation(sheet: Sheet, flag: Flags) -> None:
@@ -112,7 +112,7 @@ def sharding(sheet: Sheet, flag: Flags) -> None:
         sheet.copy_as(tokens, "learner.micro_batch_tokens")
 
 
-def places(sheet: Sheet, flag: Flags) -> None:
+def outputs(sheet: Sheet, flag: Flags) -> None:
     """Set the seed, where a run is kept, how often, and its name."""
     sheet.copy_as(flag("train.seed"), "run.seed")
     every(sheet, flag("ckpt.save_steps"), "checkpoint.every")

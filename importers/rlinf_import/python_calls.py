@@ -260,10 +260,10 @@ class Script:
                 result = self.value(assigned)
                 self._values[node.id] = assigned
                 return Code(node.id) if isinstance(result, Code) else result
-            given = self._parameters.pop(id(node), None) if assigned is None else None
-            if given is not None:  # a function that calls itself has no end
-                result = self.value(given)
-                self._parameters[id(node)] = given
+            bound = self._parameters.pop(id(node), None) if assigned is None else None
+            if bound is not None:  # a function that calls itself has no end
+                result = self.value(bound)
+                self._parameters[id(node)] = bound
                 return Code(node.id) if isinstance(result, Code) else result
         if isinstance(node, ast.Attribute):
             parsed = self._values.get(ast.unparse(node.value))

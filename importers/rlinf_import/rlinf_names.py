@@ -34,9 +34,9 @@ def rename(sheet: Sheet) -> None:
 
 def _product(sheet: Sheet, name: str, *factors: str) -> None:
     """Set a number that is the product of two others."""
-    given = [get(sheet.source.tree, factor) for factor in factors]
-    numbers = [located.value for located in given if located is not None and isinstance(located.value, int)]
-    if len(numbers) == len(factors) and get(sheet.source.tree, name) is None and given[0] is not None:
-        put(sheet.source.tree, name, Located(numbers[0] * numbers[1], given[0].origin))
+    written = [get(sheet.source.tree, factor) for factor in factors]
+    numbers = [located.value for located in written if located is not None and isinstance(located.value, int)]
+    if len(numbers) == len(factors) and get(sheet.source.tree, name) is None and written[0] is not None:
+        put(sheet.source.tree, name, Located(numbers[0] * numbers[1], written[0].origin))
         for factor in factors:
             sheet.written(factor)

@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from rlinf_import.expansion import ARITHMETIC, COMMAND, OTHER, UNKNOWN, VARIABLE, calculated, expanded, plain
+from rlinf_import.shell_text import balanced, blanks, commands_in, is_open, outside, uncommented
 from rlinf_import.written import read_text
 
 SHELL = (".sh", ".bash", ".sbatch", ".slurm")
@@ -128,16 +129,16 @@ def words_of(path: Path, variables: Mapping[str, str], remarks: list[str], assum
 def _main(script: _Script, text: str) -> list[tuple[int, str]]:
     """Return the commands outside of functions, with their lines; those of functions are kept by name."""
     results: list[tuple[int, str]] = []
-    pieces = ((number, piece) for number, line in _lines(text, script) for piece in _pieces(line))
+    pieces = ((number, piece) for number, line in _lines(text, script) for piece in commands_in(line))
     for number, piece in pieces:
         defined = _FUNCTION.fullmatch(piece)
         if defined is None:
             results.append((number, piece))
             continue
         begun = defined.group(3) or next(pieces, (0, "{"))[1]
-        closed = [depth for _, _, depth in _outside(begun)][-1:] == [0]
+        closed = [depth for _, _, depth in outside(begun)][-1:] == [0]
         inner = begun[1:].strip()
-        body = [(number, part) for part in _pieces(inner.removesuffix("}") if closed else inner)]
+        body = [(number, part) for part in commands_in(inner.removesuffix("}") if closed else inner)]
         if not closed:
             body += itertools.takewhile(lambda later: not later[1].startswith("}"), pieces)
         script.functions[defined.group(1) or defined.group(2)] = body
@@ -177,13 +178,13 @@ def _started(script: _Script, fixed: set[str], number: int, piece: str) -> Itera
         variable, _, value = word.partition("=")
         if variable not in fixed:
             script.variables[variable] = expanded(script.variables, value)
-    given = [
+    filled_arguments = [
         filled
         for word in arguments
         for filled in ([*script.arguments] if _ALL.fullmatch(word) else _filled_words(script, piece, word))
     ]
     outer = script.path, script.arguments, script.blocks, script.functions
-    script.path, script.arguments, script.blocks, script.functions = file, given, [], {}
+    script.path, script.arguments, script.blocks, script.functions = file, filled_arguments, [], {}
     _number_arguments(script)
     yield from _read(script, fixed, _main(script, read_text(file)))
     script.path, script.arguments, script.blocks, script.functions = outer
@@ -234,8 +235,8 @@ def _lines(text: str, script: _Script) -> Iterator[tuple[int, str]]:
                 yield number - len(body), f"{name}={shlex.quote(chr(10).join(body))}"
             body.append(line)
             continue
-        if not _open(waiting):
-            kept = _uncommented(line)
+        if not is_open(waiting):
+            kept = uncommented(line)
             within = bool(waiting) and not kept.strip()
             if kept != line and (within or (line.endswith("\\") and kept.strip())):
                 script.remarks.append(
@@ -255,78 +256,16 @@ def _lines(text: str, script: _Script) -> Iterator[tuple[int, str]]:
         if waiting.endswith("\\"):
             waiting = waiting[:-1] + " "
             continue
-        if _open(waiting):
+        if is_open(waiting):
             waiting += "\n"
             continue
         yield start, waiting
         waiting, start = "", 0
-    if waiting and _open(waiting):
+    if waiting and is_open(waiting):
         script.remarks.append(f"{script.path}:{start}: a quotation mark is not closed: it is left out")
-        waiting = _closed(waiting)
+        waiting = balanced(waiting)
     if waiting:
         yield start, waiting
-
-
-def _closed(line: str) -> str:
-    """Leave out the last quotation mark that keeps the line open; all of them if that is not enough."""
-    parts = [line.rpartition(mark) for mark in ("'", '"')]
-    closed = (before + after for before, mark, after in parts if mark and not _open(before + after))
-    return next(closed, line.replace("'", "").replace('"', ""))
-
-
-def _outside(text: str) -> Iterator[tuple[int, str, int]]:
-    """Index, character and depth of parentheses and braces of what stands outside of quotation marks."""
-    quote, depth, escaped = "", 0, False
-    for index, character in enumerate(text):
-        if escaped:
-            escaped = False
-        elif character == "\\" and quote != "'":
-            escaped = True
-        elif quote:
-            quote = "" if character == quote else quote
-        elif character in "'\"`":
-            quote = character
-        else:
-            depth += (character in "({") - (character in ")}")
-            yield index, character, depth
-
-
-def _uncommented(line: str) -> str:
-    """Return the line up to its comment, if it has one."""
-    for index, character, _ in _outside(line):
-        if character == "#" and (index == 0 or line[index - 1].isspace()):
-            return line[:index].rstrip()
-    return line
-
-
-def _pieces(line: str) -> Iterator[str]:
-    """Split a logical line into its commands; ``then``, ``do``, ``else`` and the patterns of a ``case`` stand alone."""
-    starts = [0]
-    for index, character, depth in _outside(line):
-        if character == ";" and depth <= 0:
-            starts += [index, index + 1]
-        elif character == ")" and depth < 0 and index + 1 < len(line):
-            starts.append(index + 1)
-    parts = [line[start:end].strip() for start, end in itertools.pairwise([*starts, len(line)])]
-    for number, part in enumerate(parts):
-        if part == ";":
-            if parts[number - 1 : number] == [""] and number > 1 and parts[number - 2] == ";":
-                yield ";;"
-            continue
-        keyword = re.match(r"(then|do|else)\s+(?=\S)", part)
-        if keyword:
-            yield keyword.group(1)
-            part = part[keyword.end() :]
-        if part:
-            yield part
-
-
-def _open(line: str) -> bool:
-    try:
-        shlex.split(line, comments=True)
-    except ValueError:
-        return True
-    return False
 
 
 def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[Word]:
@@ -346,7 +285,7 @@ def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[
             yield from _read(script, fixed, _main(script, read_text(file)))
         return
     declared = _DECLARED.match(stripped)
-    several = _blanks(stripped[declared.end() :]) if declared else []
+    several = blanks(stripped[declared.end() :]) if declared else []
     if len(several) > 1 and all(_ASSIGNMENT.fullmatch(one) for one in several):
         for one in several:
             yield from _line(script, fixed, number, one)
@@ -374,14 +313,6 @@ def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[
     script.array = script.array and not stripped.endswith(")")
     if _ARGUMENTS.search(stripped):
         yield from (_word(script, word, number) for word in script.arguments)
-
-
-def _blanks(text: str) -> list[str]:
-    """Split at the blanks that stand outside of quotation marks and parentheses."""
-    cuts = [index for index, character, depth in _outside(text) if character.isspace() and depth == 0]
-    return [
-        text[start:end].strip() for start, end in itertools.pairwise([0, *cuts, len(text)]) if text[start:end].strip()
-    ]
 
 
 def _word(script: _Script, text: str, number: int) -> Word:

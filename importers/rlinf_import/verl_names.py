@@ -23,9 +23,9 @@ MOVED: Mapping[str, str] = {
 _OF_LOSSES = ("loss_mode", "clip_cov_ratio", "clip_cov_lb", "clip_cov_ub", "kl_cov_ratio", "ppo_kl_coef")
 _TOOLS = "env.kwargs.tools of rlinf_envs:rlinf/Math-v0, or an agent of yours (docs/agents.md)"
 _AGENTS: Mapping[str, str] = {
-    "retriever": "a search engine that the policy asks",
-    "do_search": "a search engine that the policy asks",
-    f"{_ROLLOUT}search": "a search engine that the policy asks",
+    "retriever": "a search engine that the policy queries",
+    "do_search": "a search engine that the policy queries",
+    f"{_ROLLOUT}search": "a search engine that the policy queries",
     "actor_rollout_ref.env": "a server of tools",
     "actor_rollout_ref.agent.enable_agent": "agents of verl-tool",
     f"{_ROLLOUT}n_vote": "labels by a vote of the responses",
