@@ -94,11 +94,7 @@ def _data(sheet: Sheet, flag: Flags) -> None:
     template = flag("data.input_template")
     if "{}" in sheet.text(template):
         sheet.put("env.kwargs.prompt_template", sheet.text(template).replace("{}", "{question}"), template)
-    if sheet.take(flag("data.apply_chat_template")) is not True:
-        sheet.differs.append(
-            f"{sheet.source.path}: apply_chat_template: off there, so that prompts are plain text; here they are "
-            "rendered by the tokenizer's chat template (data.chat_template)"
-        )
+    openrlhf_sft.rendering(sheet, flag)
 
 
 def _rewards(sheet: Sheet, flag: Flags) -> None:

@@ -216,7 +216,6 @@ NAMES: Mapping[str, Meaning] = {
     **each("data", "dataloader_num_workers disable_fast_tokenizer prompt_probs dataset_probs", _ROWS),
     **each("data", "max_images_per_prompt image_key tokenizer_chat_template", _ROWS),
     "data.apply_chat_template": nothing("prompts are rendered by the tokenizer's chat template, here as there"),
-    "data.max_samples": nothing("all rows of the data set take part"),
     "data.multiturn": nothing("every turn of the assistant is imitated"),
     **each("vllm", "sync_backend sync_with_ray", _SENT),
     "train.full_determinism_enable": nothing("every random stream follows from run.seed"),

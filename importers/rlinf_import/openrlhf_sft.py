@@ -46,6 +46,10 @@ def training(sheet: Sheet, program: str) -> None:
         return
     supervised.data(sheet, flag("data.dataset"), flag("eval.dataset"))
     supervised.batch(sheet, sheet.count(flag("train.batch_size")) or 128, flag("train.batch_size"))
+    rendering(sheet, flag)
+    rows = sheet.count(flag("data.max_samples"))
+    if rows:
+        sheet.defer(f"all rows of sft.data take part: save the first {rows}, if it has more", flag("data.max_samples"))
     sheet.copy_as(flag("data.max_len"), "sft.max_tokens")
     supervised.length(sheet, None, flag("train.max_epochs"))
     sheet.copy_as(flag("adam.lr"), "sft.lr")
@@ -89,6 +93,15 @@ def _preferences(sheet: Sheet, flag: Flags) -> None:
         sheet.differ(flag("ref.model_name_or_path"), "the reference is the policy before its first step")
     for name, kind in (("prompt", "prompts"), ("chosen", "chosen answers"), ("rejected", "rejected answers")):
         supervised.column(sheet, flag(f"data.{name}_key"), kind)
+
+
+def rendering(sheet: Sheet, flag: Flags) -> None:
+    """Report prompts that are plain text there."""
+    if sheet.take(flag("data.apply_chat_template")) is not True:
+        sheet.differs.append(
+            f"{sheet.source.path}: apply_chat_template: off there, so that prompts are plain text; here they are "
+            "rendered by the tokenizer's chat template (data.chat_template)"
+        )
 
 
 def weights(sheet: Sheet, flag: Flags, section: str) -> None:

@@ -134,18 +134,15 @@ def test_pairs_in_a_here_document() -> None:
 def test_supervised_rows(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     flags = "--model.model_name_or_path models/base --data.dataset rows.jsonl --data.input_key query --adam.lr 1e-5"
-    script.write_text(
-        f"deepspeed --module openrlhf.cli.train_sft {flags} --data.output_key text --train.max_epochs 3\n"
-    )
+    flags += " --data.output_key text --train.max_epochs 3 --data.max_samples 900"
+    script.write_text(f"deepspeed --module openrlhf.cli.train_sft {flags}\n")
     sheet = imported("openrlhf", script, (), Options(rows=1280, processes=8))
     ours = checked(sheet)
-    assert (ours["sft.lr"], ours["sft.epochs"], ours["sft.warmup_steps"], ours["learner.num_workers"]) == (
-        1e-5,
-        3,
-        1,
-        8,
-    )
+    assert (ours["sft.lr"], ours["sft.epochs"], ours["sft.warmup_steps"]) == (1e-5, 3, 1)
+    assert ours["learner.num_workers"] == 8
     assert any("data.output_key: text: rename this column" in line for line in sheet.decide)
+    assert any("data.max_samples: 900: all rows of sft.data take part" in line for line in sheet.decide)
+    assert any("apply_chat_template: off there" in line for line in sheet.differs)
 
 
 REFUSED = {
