@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from rlinf.config.defaults import schema_default
 from rlinf.config.tree import Located
 from rlinf_import.sheet import Sheet, shown
-from rlinf_import.written import Code
+from rlinf_import.written import Code, upwards
 
 _OFF: tuple[object, ...] = (False, 0, -1, "none", "None", "null", "no", "")
 
@@ -33,7 +31,7 @@ def close(sheet: Sheet) -> None:
 
 
 def _has_no_equivalent(sheet: Sheet, key: str) -> bool:
-    return any(name in sheet.names and not sheet.names[name].keys for name in _upwards(key))
+    return any(name in sheet.names and not sheet.names[name].keys for name in upwards(key))
 
 
 def unaccounted(sheet: Sheet) -> list[str]:
@@ -57,17 +55,17 @@ def _by_name(sheet: Sheet, key: str, located: Located, shared: dict[str, list[st
     value = located.plain()
     line = f"{located.origin}: {key}: {shown(value)}"
     read = any(key == used or key.startswith(f"{used}.") for used in sheet.used)
-    result = next(((name, sheet.names[name]) for name in _upwards(key) if name in sheet.names), None)
+    result = next(((name, sheet.names[name]) for name in upwards(key) if name in sheet.names), None)
     if read and value in _OFF:
         shared.setdefault("off there, and nothing is set here", []).append(f"{key}: {shown(value)}")
-    elif result is None and any(name in sheet.source.referred for name in _upwards(key)):
+    elif result is None and any(name in sheet.source.referred for name in upwards(key)):
         shared.setdefault("a value that other keys of the file refer to", []).append(f"{key}: {shown(value)}")
     elif result is None and read:
         shared.setdefault("read together with the other settings, and nothing follows from it", []).append(
             f"{key}: {shown(value)}"
         )
     elif result is None:
-        sheet.decide.append(f"{line}: nothing here is known of this key")
+        sheet.decide.append(f"{line}: nothing here is known of this key: a run here is without it")
     else:
         _by_meaning(sheet, key, located, result[0], shared)
 
@@ -105,9 +103,3 @@ def _default(ours: str) -> object:
 def _fits(value: object, ours: str) -> bool:
     """Whether a value may be one of our key as it stands: switches are not numbers or words."""
     return not ours.startswith("env.kwargs.") and isinstance(value, bool) == isinstance(_default(ours), bool)
-
-
-def _upwards(key: str) -> Iterator[str]:
-    while key:
-        yield key
-        key = key.rpartition(".")[0]

@@ -45,7 +45,9 @@ def _parser() -> argparse.ArgumentParser:
         "report what differs in meaning, what is ignored and why, and what is left to decide. Nothing of it is run.",
     )
     parser.add_argument("peer", type=_peer, choices=list(PEERS), metavar="FRAMEWORK", help=titles)
-    parser.add_argument("file", type=Path, metavar="FILE", help="YAML; also .sh (verl, trl), .py and .ipynb (trl, sb3)")
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="YAML; also .sh (verl, trl, openrlhf), .py and .ipynb (trl, sb3)"
+    )
     parser.add_argument(
         "words",
         nargs="*",

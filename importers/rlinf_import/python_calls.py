@@ -57,6 +57,8 @@ class Script:
         """What is put into a mapping after it was made, by its name."""
         self._arguments: dict[str, ast.expr] = {}
         """Defaults of the arguments that the script reads from its command line."""
+        self._parameters = _parameters(tree)
+        """The values that functions get, by the node that names a parameter."""
         loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
         self._looped = {id(inner) for loop in loops for inner in ast.walk(loop)}
         for node in ast.walk(self._tree):
@@ -258,6 +260,11 @@ class Script:
                 result = self.value(assigned)
                 self._values[node.id] = assigned
                 return Code(node.id) if isinstance(result, Code) else result
+            bound = self._parameters.pop(id(node), None) if assigned is None else None
+            if bound is not None:  # a function that calls itself has no end
+                result = self.value(bound)
+                self._parameters[id(node)] = bound
+                return Code(node.id) if isinstance(result, Code) else result
         if isinstance(node, ast.Attribute):
             parsed = self._values.get(ast.unparse(node.value))
             if isinstance(parsed, ast.Call) and _name(parsed) == "parse_args" and node.attr in self._arguments:
@@ -288,6 +295,32 @@ def _default_of(node: ast.Call) -> dict[str, ast.expr]:
     name = next((word for word in words if word.startswith("--")), words[0] if words else "")
     name = str(dest.value) if isinstance(dest, ast.Constant) else name.lstrip("-").replace("-", "_")
     return {name: named["default"]} if name and "default" in named else {}
+
+
+def _parameters(tree: ast.AST) -> dict[int, ast.expr]:
+    """Return what stands for the parameters that a function's body names: the first call's argument, or the default."""
+    calls: dict[str, ast.Call] = {}
+    functions: list[ast.FunctionDef] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.setdefault(node.func.id, node)
+        elif isinstance(node, ast.FunctionDef):
+            functions.append(node)
+    results: dict[int, ast.expr] = {}
+    for function in functions:
+        names = [argument.arg for argument in function.args.args]
+        defaults = function.args.defaults
+        bound = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+        options = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+        bound.update({option.arg: default for option, default in options if default is not None})
+        call = calls.get(function.name)
+        if call is not None:
+            bound.update(dict(zip(names, call.args, strict=False)))
+            bound.update({keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None})
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and node.id in bound and bound[node.id] is not node:
+                results[id(node)] = bound[node.id]
+    return results
 
 
 def _called(alias: ast.alias) -> str:

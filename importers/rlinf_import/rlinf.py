@@ -14,6 +14,7 @@ from rlinf_import.models import SEEING, precision, schedule
 from rlinf_import.names.meaning import Meaning, each, means, nothing
 from rlinf_import.refusal import NotTrainingError
 from rlinf_import.rlinf_embodied import embodied
+from rlinf_import.rlinf_names import rename
 from rlinf_import.rlinf_policies import OFF_POLICY
 from rlinf_import.rlinf_reasoning import reasoning
 from rlinf_import.sheet import Sheet
@@ -158,6 +159,7 @@ def _plain(source: Source, key: str) -> object:
 
 def translate(sheet: Sheet) -> None:
     """Put the file's settings into our keys."""
+    rename(sheet)
     if _other_tasks(sheet):
         return
     adopt_vocabulary(sheet)

@@ -61,7 +61,10 @@ def policy(sheet: Sheet) -> None:
         _pi0(sheet, key)
     elif kind:
         name = "PI0.5" if kind in (*_FLOW, "pi05") else kind
-        sheet.refuse(f"the policy {name}", "policy.name: flow (PI0) or vla", key)
+        nearest = "policy.name: flow (PI0) or vla"
+        if name == "PI0.5":
+            nearest = "policy.flow.checkpoint, a pi0.5 checkpoint in LeRobot's layout (docs/vla.md)"
+        sheet.refuse(f"the policy {name}", nearest, key)
     else:
         sheet.refuse("a policy that the file does not hold", "policy.name: actor_critic, vla or flow", "defaults")
     if sheet.value("algorithm.adv_type") == "gae" and sheet.value("policy.name") in ("vla", "flow"):

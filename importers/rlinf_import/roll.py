@@ -173,6 +173,14 @@ NAMES: Mapping[str, Meaning] = {
         ],
         nothing("a value that environments of ROLL's files refer to: those that are chosen are accounted for"),
     ),
+    **dict.fromkeys(
+        [
+            *("deepspeed_zero", "deepspeed_zero2", "deepspeed_zero3", "deepspeed_zero_cpuoffload"),
+            *("deepspeed_zero2_cpuoffload", "deepspeed_zero3_cpuoffload"),
+        ],
+        nothing("stages of DeepSpeed that strategy_args may name: learner.backend shards a model"),
+    ),
+    **dict.fromkeys(["enable_response_mask", "use_turn_scores", "enable_think", "action_sep"], _AGENTIC),
     "custom_envs": nothing("an environment's arguments are env.kwargs"),
     "custom_env": nothing("the entries that train_env_manager.tags names are read"),
     "train_env_manager": _AGENTIC,

@@ -130,7 +130,11 @@ def _batches(sheet: Sheet, role: str) -> None:
         copies //= max(1, sheet.count(f"{role}model_args.ulysses_size") or 1)
     keys = [f"{arguments}per_device_train_batch_size", f"{arguments}gradient_accumulation_steps"]
     each_step = (sheet.count(keys[0]) or 8) * (sheet.count(keys[1]) or 1)
-    supervised.batch(sheet, each_step * max(1, copies), *keys, f"{role}device_mapping")
+    whole = sheet.count("train_batch_size") if role == PREFERENCES else None
+    if whole:
+        supervised.batch(sheet, whole, "train_batch_size")
+    else:
+        supervised.batch(sheet, each_step * max(1, copies), *keys, f"{role}device_mapping")
     sheet.copy_as("sequence_length", "sft.max_tokens")
     if role == SUPERVISED:
         sheet.differ("sequence_length", "longer conversations are left out and counted here, and cut there")

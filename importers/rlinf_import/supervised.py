@@ -72,7 +72,11 @@ def length(sheet: Sheet, steps: str | None, epochs: str) -> None:
         sheet.ignore(epochs, f"{steps} decides")
         return
     passes = sheet.number(epochs)
-    if passes:
+    if passes is None:
+        usual = sheet.defaults.get(epochs)
+        sheet.defer(f"sft.epochs: the passes over the data ({usual} stands for them)")
+        sheet.put("sft.epochs", usual)
+    elif passes:
         sheet.put("sft.epochs", passes, epochs)
 
 

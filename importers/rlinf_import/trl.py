@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlinf.config.tree import drop
 from rlinf_import import trl_sft
 from rlinf_import.batches import epochs, minibatches, share_of_run, warmup
 from rlinf_import.corrections import of_trl
@@ -19,6 +20,7 @@ from rlinf_import.sheet import Sheet
 from rlinf_import.trl_data import data, model, saves
 from rlinf_import.trl_loss import ASYNC_DEFAULTS, RLOO_DEFAULTS, loss, rloo
 from rlinf_import.trl_script import other_trainer
+from rlinf_import.trl_sections import lift
 from rlinf_import.written import Source
 
 DEFAULTS: Mapping[str, object] = {
@@ -82,6 +84,10 @@ NAMES: Mapping[str, Meaning] = {
     "vllm_server_port": _SERVER,
     "vllm_server_timeout": _SERVER,
     "vllm_max_model_length": means("rollout.vllm.max_model_len"),
+    "max_pixels": means("policy.vision.max_pixels"),
+    "min_pixels": nothing("small pictures stay as they are (policy.vision.max_pixels bounds large ones)"),
+    "vllm_enforce_eager": means("rollout.vllm.enforce_eager"),
+    "vllm_max_model_len": means("rollout.vllm.max_model_len"),
     "train_dataset": _COLUMNS,
     "eval_dataset": nothing("held-out rows are a part of the data set, or evaluation.env_kwargs names them"),
     "processing_class": nothing("the tokenizer is that of the model"),
@@ -177,6 +183,16 @@ NAMES: Mapping[str, Meaning] = {
             "bias",
             "router_aux_loss_coef",
             "num_gpus",
+            "nproc_per_node",
+            "nnodes",
+            "node_rank",
+            "master_addr",
+            "master_port",
+            "rdzv_backend",
+            "rdzv_endpoint",
+            "rdzv_id",
+            "vllm_device",
+            "vllm_dtype",
         ],
         _RUNTIME,
     ),
@@ -262,6 +278,9 @@ NAMES: Mapping[str, Meaning] = {
             "dataset_num_proc",
             "dataset_mixture",
             "data_files",
+            "data_file_paths",
+            "dataset_path",
+            "image_folders",
         ],
         _COLUMNS,
     ),
@@ -285,6 +304,7 @@ NAMES: Mapping[str, Meaning] = {
             "max_completion_len",
             "soft_punish_cache",
             "reward_model_name_or_path",
+            "is_reward_customized_from_vlm_module",
         ],
         _SHAPES,
     ),
@@ -355,6 +375,11 @@ def _other_trainers(sheet: Sheet) -> None:
 def recognise(source: Source) -> None:
     """Raise NotTrainingError for the launcher's files and for data filters."""
     tree = source.tree
+    if source.path.suffix in (".yaml", ".yml", ".json"):
+        lift(source, NAMES)
+    older = drop(tree, "evaluation_strategy")
+    if older is not None:
+        tree.setdefault("eval_strategy", older)
     if "compute_environment" in tree or "distributed_type" in tree:
         raise NotTrainingError(source.path, "a file of accelerate's launcher", "Import what it launches.")
     if "pass_rate_min" in tree or "pass_rate_max" in tree:

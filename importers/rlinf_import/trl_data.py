@@ -71,8 +71,13 @@ def data(sheet: Sheet) -> None:
         if sheet.written(key) is not None:
             sheet.refuse("tools and environments of TRL", _AGENTS, key)
     sheet.put("env.id", "rlinf_envs:rlinf/Math-v0")
-    for key in ("data_files", "dataset_name"):
-        name = sheet.take(key)
+    for key in ("data_file_paths", "data_files", "dataset_name", "dataset_path", "train_dataset"):
+        located = sheet.written(key)
+        name = None if located is None or isinstance(located.value, Code) else sheet.take(key)
+        if key == "data_file_paths" and isinstance(name, str):
+            name, *more = name.split(":")
+            if more:
+                sheet.defer("one file or folder is read: put these into one folder", key)
         if isinstance(name, str):
             sheet.put("env.kwargs.path", name, key)
             break
@@ -139,9 +144,21 @@ def _rewards(sheet: Sheet) -> None:
         )
 
 
+def _steps(sheet: Sheet, key: str) -> int | None:
+    """Return a number of steps; a share of the run becomes one if its length is known, and is left to a person else."""
+    number = sheet.number(key)
+    if number is None or not 0 < number < 1:
+        return sheet.count(key)
+    whole = sheet.count("max_steps")
+    if whole and whole > 0:
+        return max(1, round(number * whole))
+    sheet.defer(f"checkpoint.every: {number:g} of the run", key)
+    return None
+
+
 def saves(sheet: Sheet, updates: int = 1) -> None:
     """Set how often a checkpoint is kept; ``updates`` are the optimiser steps of an iteration."""
-    saved, strategy = sheet.count("save_steps"), sheet.take("save_strategy")
+    saved, strategy = _steps(sheet, "save_steps"), sheet.take("save_strategy")
     if strategy in ("no", "epoch"):
         sheet.put("checkpoint.every", 0, "save_strategy")
         if strategy == "epoch":

@@ -46,7 +46,9 @@ def loss(sheet: Sheet) -> None:
         sheet.put("algorithm.max_len_mask", True, "mask_truncated_completions")
     sheet.copy("entropy_coef", "num_iterations")
     level = sheet.text("importance_sampling_level")
-    if level not in ("token", "sequence"):
+    if not level:
+        sheet.defer("algorithm.loss_type: gspo if it is `sequence`", "importance_sampling_level")
+    elif level not in ("token", "sequence"):
         sheet.refuse(f"the level {level} of ratios", "loss_type: gspo (sequence)", "importance_sampling_level")
     if sheet.number("off_policy_mask_threshold") is not None:
         nearest = "algorithm.rollout_correction with mode: mask"

@@ -115,7 +115,9 @@ def other_trainer(name: str) -> tuple[str, str] | None:
     """Return the feature that another trainer stands for, and the nearest that exists here; None for GRPO and RLOO."""
     if name in TRAINERS:
         return None
-    return OTHERS.get(name, (f"the trainer {name}", _PREFERENCES if "PO" in name else "adv_type: grpo"))
+    return OTHERS.get(
+        name, (f"the trainer {name}", _PREFERENCES if "PO" in name and "GRPO" not in name else "adv_type: grpo")
+    )
 
 
 def _plain(value: object) -> object:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlinf.config.tree import get
-from rlinf_import import verl_algorithm, verl_data, verl_sft, verl_workers
+from rlinf_import import verl_algorithm, verl_data, verl_names, verl_sft, verl_workers
 from rlinf_import.batches import epochs, every
 from rlinf_import.names.meaning import Meaning, each, means, nothing
 from rlinf_import.refusal import NotTrainingError
@@ -53,6 +53,7 @@ DEFAULTS: Mapping[str, object] = {
     "critic.cliprange_value": 0.5,
     f"{_MODEL}enable_gradient_checkpointing": True,
     f"{_MODEL}lora_alpha": 16,
+    f"{_ROLLOUT}name": "vllm",
     f"{_ROLLOUT}n": 1,
     f"{_ROLLOUT}gpu_memory_utilization": 0.5,
     f"{_ROLLOUT}tensor_model_parallel_size": 2,
@@ -162,6 +163,15 @@ NAMES: Mapping[str, Meaning] = {
     "trainer.validation_data_dir": _REPORTED,
     "trainer.rollout_data_dir": _REPORTED,
     "trainer.default_hdfs_dir": nothing("checkpoints are in the run directory"),
+    **each("trainer", "group_name run_id save_rollout stats_save_freq", _REPORTED),
+    "trainer.rejection_sample_multiplier": nothing("algorithm.dynamic_sampling collects groups as they are needed"),
+    "trainer.max_optim_to_keep": means("checkpoint.keep"),
+    f"{_ACTOR}k_percent": _NOT_CARRIED,
+    f"{_ACTOR}state_masking": nothing("tokens that the environment wrote never enter the loss"),
+    "max_turns": means("env.max_turns"),
+    "do_search": _CONVERSED,
+    "rllm": nothing("agents of rLLM are environments here (docs/agents.md)"),
+    "model.name": nothing("the model is that of actor_rollout_ref.model.path"),
     "trainer.nnodes": nothing("nodes of a Ray cluster are counted"),
     **each(
         "trainer",
@@ -224,6 +234,9 @@ def recognise(source: Source) -> None:
     known = ("actor_rollout_ref", "trainer", "algorithm")
     if "resources" in tree and "run" in tree:
         raise NotTrainingError(source.path, "a task of SkyPilot", "Save its `run` as a script, and import that.")
+    if not tree and trains and source.path.suffix in SHELL:
+        kind = "a script whose settings are words of its command line"
+        raise NotTrainingError(source.path, kind, "Import the script that starts it, or give key=value after the file.")
     if not any(name in tree for name in known) and not trains and get(tree, "data.train_files") is None:
         kind = "a fragment that other files include"
         kind = "a script that trains nothing" if source.path.suffix in SHELL else kind
@@ -265,6 +278,8 @@ def translate(sheet: Sheet) -> None:
             sheet.refuse(*_PROGRAMS[feature], key)
     if sheet.missing:
         return
+    verl_names.rename(sheet)
+    verl_names.refuse_agents(sheet)
     verl_data.data(sheet)
     verl_workers.model(sheet)
     verl_workers.rollout(sheet)

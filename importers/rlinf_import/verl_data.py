@@ -49,20 +49,25 @@ def data(sheet: Sheet) -> None:
 def _loops(sheet: Sheet) -> None:
     """Conversations with tools and agents are other environments."""
     for key in (f"{_ROLLOUT}multi_turn.tool_config_path", f"{_ROLLOUT}multi_turn.function_tool_path"):
-        if sheet.take(f"{_ROLLOUT}multi_turn.enable") is True and sheet.text(key):
+        if sheet.take(f"{_ROLLOUT}multi_turn.enable") is True and _named(sheet, key):
             sheet.refuse("tools from a configuration of verl", _TOOLS, key)
     for key in (f"{_ROLLOUT}agent.agent_loop_config_path", f"{_ROLLOUT}agent.default_agent_loop"):
-        given = sheet.text(key)
-        if given and given != "single_turn_agent":
+        if _named(sheet, key) and sheet.text(key) != "single_turn_agent":
             sheet.refuse("agent loops of verl", _TOOLS, key)
     for key in ("data.custom_cls.path", "nemo_gym", "atropos.api_url"):
-        if sheet.text(key):
+        if _named(sheet, key):
             sheet.refuse(
                 "data of a class or service of verl's own", "an environment of yours (docs/environments.md)", key
             )
     turns = sheet.count(f"{_ROLLOUT}multi_turn.max_assistant_turns")
     if turns and turns > 1 and sheet.take(f"{_ROLLOUT}multi_turn.enable") is True and not sheet.missing:
         sheet.put("env.max_turns", turns, f"{_ROLLOUT}multi_turn.max_assistant_turns")
+
+
+def _named(sheet: Sheet, key: str) -> bool:
+    """Whether something is written at a key, even if it is known only when the script runs."""
+    located = sheet.written(key)
+    return located is not None and located.value not in (None, "", "null")
 
 
 def _paths(sheet: Sheet) -> None:

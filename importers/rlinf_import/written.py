@@ -52,6 +52,13 @@ def leaves_below(tree: Branch, prefix: str = "") -> Iterator[tuple[str, Located]
             yield f"{prefix}{name}", located
 
 
+def upwards(key: str) -> Iterator[str]:
+    """Yield a dotted key, and then the sections that hold it, the innermost first."""
+    while key:
+        yield key
+        key = key.rpartition(".")[0]
+
+
 def document(path: Path) -> Branch:
     """Read one YAML file as a tree with lines; raise UserError if it is no YAML."""
     reader = Reader()

@@ -27,6 +27,7 @@ OTHERS = {
     "example_grpo.yaml": "roll_grpo.yaml",
     "qwen2.5-1.5b-grpo-fsdp.yaml": "rlinf_math.yaml",
     "ppo.yml": "zoo_ppo.yml",
+    "train_grpo.sh": "openrlhf_grpo.sh",
 }
 """Files of the peers' repositories that a page names -> those of ours in the same form."""
 OWN_NAMES = ("run.name", "env.kwargs.path", "evaluation.env_kwargs.path")

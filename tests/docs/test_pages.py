@@ -129,7 +129,7 @@ _METRIC = re.compile(r"`([a-z_]+/[a-z_0-9]+)`")
 
 
 # Their pages name keys of other frameworks in addition to ours.
-_OTHERS_KEYS = {"config.md", "from_roll.md", "from_trl.md", "from_verl.md", "from_stable_baselines3.md"}
+_OTHERS_KEYS = {"config.md", *(page.name for page in DOCS.glob("from_*.md"))}
 # Columns of data sets, which are written as keys are.
 _COLUMNS = {"reward_model.ground_truth"}
 

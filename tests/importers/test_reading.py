@@ -367,7 +367,7 @@ def test_typographic_quotation_marks_are_plain_ones(tmp_path: Path) -> None:
 def test_the_first_of_two_commands_is_read(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     command = "python -m verl.trainer.main_ppo data.train_files=t.parquet actor_rollout_ref.rollout.n"
-    script.write_text(f"{command}=4\n{command}=16 --config-name=mine\n")
+    script.write_text(f"{command}=4 --config-name=mine\n{command}=16\n")
     sheet = imported("verl", script)
     assert values(sheet)["algorithm.group_size"] == 4
     assert [line for line in sheet.source.remarks if "run.sh:2: verl.trainer.main_ppo: the first command" in line]
