@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlinf.config.defaults import schema_default
 from rlinf.config.tree import Located
-from rlinf_import.sheet import Sheet, shown
+from rlinf_import.sheet import Sheet, pair, shown
 from rlinf_import.written import Code, upwards
 
 _OFF: tuple[object, ...] = (False, 0, -1, "none", "None", "null", "no", "")
@@ -18,11 +18,11 @@ def close(sheet: Sheet) -> None:
         if isinstance(value, Code) and not _has_no_equivalent(sheet, key):
             sheet.decide.append(f"{located.origin}: {key}: `{shown(value)}` is known only when the script runs")
         elif key.endswith("_target_"):
-            shared.setdefault(f"a class of {sheet.peer}'s own", []).append(f"{key}: {shown(value)}")
+            shared.setdefault(f"a class of {sheet.peer}'s own", []).append(pair(key, value))
         elif value in (None, "", {}, []):
             shared.setdefault("nothing is set there", []).append(key)
         elif key in sheet.defaults and sheet.defaults[key] == value:
-            shared.setdefault(f"equal to {sheet.peer}'s default", []).append(f"{key}: {shown(value)}")
+            shared.setdefault(f"equal to {sheet.peer}'s default", []).append(pair(key, value))
         else:
             _by_name(sheet, key, located, shared)
         sheet.named.add(key)
@@ -53,16 +53,16 @@ def _named_below(key: str, words: str) -> bool:
 
 def _by_name(sheet: Sheet, key: str, located: Located, shared: dict[str, list[str]]) -> None:
     value = located.plain()
-    line = f"{located.origin}: {key}: {shown(value)}"
+    line = f"{located.origin}: {pair(key, value)}"
     read = any(key == used or key.startswith(f"{used}.") for used in sheet.used)
     result = next(((name, sheet.names[name]) for name in upwards(key) if name in sheet.names), None)
     if read and value in _OFF:
-        shared.setdefault("off there, and nothing is set here", []).append(f"{key}: {shown(value)}")
+        shared.setdefault("off there, and nothing is set here", []).append(pair(key, value))
     elif result is None and any(name in sheet.source.referred for name in upwards(key)):
-        shared.setdefault("a value that other keys of the file refer to", []).append(f"{key}: {shown(value)}")
+        shared.setdefault("a value that other keys of the file refer to", []).append(pair(key, value))
     elif result is None and read:
         shared.setdefault("read together with the other settings, and nothing follows from it", []).append(
-            f"{key}: {shown(value)}"
+            pair(key, value)
         )
     elif result is None:
         sheet.decide.append(f"{line}: nothing here is known of this key: a run here is without it")
@@ -72,9 +72,9 @@ def _by_name(sheet: Sheet, key: str, located: Located, shared: dict[str, list[st
 
 def _by_meaning(sheet: Sheet, key: str, located: Located, name: str, shared: dict[str, list[str]]) -> None:
     meaning, value = sheet.names[name], located.plain()
-    line = f"{located.origin}: {key}: {shown(value)}"
+    line = f"{located.origin}: {pair(key, value)}"
     if not meaning.keys:
-        shared.setdefault(meaning.note, []).append(f"{key}: {shown(value)}")
+        shared.setdefault(meaning.note, []).append(pair(key, value))
         return
     ours = meaning.keys[0]
     if value is False and not isinstance(_default(ours), bool):

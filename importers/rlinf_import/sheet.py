@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -151,7 +152,7 @@ class Sheet:
         located = get(self.source.tree, key)
         if located is None:
             return f"{key}: {shown(self.defaults[key])} ({self.peer}'s default)" if key in self.defaults else key
-        return f"{key}: {shown(located.plain())}"
+        return pair(key, located.plain())
 
     def origin(self, key: str) -> Origin:
         """Return where a key was written, or the file as a whole."""
@@ -167,7 +168,7 @@ class Sheet:
             below = [(name, at) for name, at in leaves_below(located.branch) if f"{key}.{name}" not in self.accounted()]
             if not below:
                 return
-            words = ", ".join(f"{name}: {shown(at.plain())}" for name, at in below)
+            words = ", ".join(pair(name, at.plain()) for name, at in below)
             self.ignored.append(f"{self.origin(key)}: {key}: {words}: {why}")
             self.named.update(f"{key}.{name}" for name, _ in below)
         elif key not in self.accounted():
@@ -202,6 +203,18 @@ class Sheet:
         """Every written key that nothing has accounted for so far."""
         known = self.accounted()
         yield from ((key, located) for key, located in self.source.leaves() if key not in known)
+
+
+_SECRET = re.compile(
+    r"(^|\.)(\w*api_?key|wandb_key|(hf_|hub_|access_|auth_)?token|\w*secret|\w*password|use_wandb)$", re.I
+)
+"""Names of settings that hold a secret; OpenRLHF's ``use_wandb`` is the key itself."""
+
+
+def pair(key: str, value: object) -> str:
+    """Show a setting as ``key: value``; secrets are left out, for reports are passed on."""
+    hidden = isinstance(value, str) and value.lower() not in ("true", "false", "") and _SECRET.search(key)
+    return f"{key}: {'(hidden)' if hidden else shown(value)}"
 
 
 def shown(value: object) -> str:

@@ -200,3 +200,12 @@ def test_both_spellings_of_a_flag_have_one_meaning() -> None:
     assert [older for older, newer in OLDER.items() if newer in NAMES and NAMES[older] != NAMES[newer]] == []
     assert NAMES["micro_train_batch_size"] == NAMES["train.micro_batch_size"]
     assert DEFAULTS["train_batch_size"] == DEFAULTS["train.batch_size"] == 128
+
+
+def test_secrets_are_left_out_of_the_report(tmp_path: Path) -> None:
+    sheet = of_flags(tmp_path, "--use_wandb 0a1b2c3d --wandb_project sums")
+    checked(sheet)
+    report = "\n".join([*sheet.ignored, *sheet.differs, *sheet.decide])
+    assert "use_wandb: (hidden)" in report
+    assert "0a1b2c3d" not in report
+    assert sheet.settings["logging.wandb_project"].value == "sums"
