@@ -12,7 +12,7 @@ from typing import Any
 from rlinf.base.packages import missing_package
 from rlinf.base.user_code import MODULE_PATH_ADVICE, importing, names_a_file, other_module
 from rlinf_envs.errors import RewardError, SettingError
-from rlinf_envs.reward_calls import misfit, template_marks
+from rlinf_envs.reward_calls import doubt_about, misfit
 from rlinf_envs.suggest import unknown
 from rlinf_envs.workers import Memory, WorkerPool
 
@@ -70,14 +70,8 @@ class CustomReward:
         """
         if isinstance(memory_mb, bool) or not isinstance(memory_mb, int) or memory_mb < 0:
             raise SettingError(f"reward_memory_mb must be a whole number of MiB, or 0 for no limit, got {memory_mb!r}")
-        if marks := template_marks(find_function(path)):
-            listed = " and ".join(map(repr, marks))
-            warnings.warn(
-                f"reward.custom: the module of {path} searches for {listed}. Prompts that have it are given with the "
-                "response. If yours do not, call it from a function of your own that adds it",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        if doubt := doubt_about(find_function(path)):
+            warnings.warn(f"reward.custom: {path}: {doubt}", RuntimeWarning, stacklevel=2)
         self.path, self.timeout_s, self.memory_mb = path, timeout_s, memory_mb
 
     def __call__(self, *, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:

@@ -26,7 +26,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import Parameter
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from rlinf.base.json_text import json_or_text
@@ -147,25 +147,47 @@ def misfit(function: Any, name: str) -> str:
     return f"{result}. Write def {name}(*, {', '.join(_OWN.names)}), which may call another" if result else ""
 
 
-def template_marks(function: Any) -> tuple[str, ...]:
-    """Return the marks before a response that the module of a function searches for.
+def doubt_about(function: Any) -> str:
+    """Return a remark on a function of verl's form that searches for a prompt's last words, as a sentence, or "".
 
-    OpenRLHF gives its functions prompt and response in one text, and so did earlier versions of verl.
+    Earlier versions of verl gave such functions the prompt too, in the same text.
     """
-    if not {"solution_str", "queries"} & _parameters(function).keys():
-        return ()
+    marks = _template_marks(function) if "solution_str" in _parameters(function) else ()
+    if not marks:
+        return ""
+    return (
+        f"its module searches for {' and '.join(map(repr, marks))}. Prompts that have it are given with the response; "
+        "if yours do not, call it from a function of your own that adds it"
+    )
+
+
+def _template_marks(function: Any) -> tuple[str, ...]:
+    """Return the marks before a response that the module of a function searches for."""
     matches = (_MARK.search(text) for text in _texts_of(getattr(function, "__globals__", {})))
     return tuple(dict.fromkeys(match.group().replace("\\", "") for match in matches if match))
 
 
+def _with_marks(scored: Scored, function: Any, parameters: Mapping[str, Parameter]) -> Scored:
+    """Return what a function of one text for prompt and response is called about."""
+    if not parameters.keys() & {"solution_str", "queries"}:
+        return scored
+    marks = _template_marks(function)
+    in_prompt = any(mark in scored.prompt for mark in marks)
+    if "solution_str" in parameters and in_prompt:
+        return replace(scored, response=scored.prompt + scored.response)
+    if "queries" in parameters and marks and not in_prompt:  # OpenRLHF's prompts are written by a chat template
+        return replace(scored, prompt=f"{scored.prompt}\n{marks[0]}\n")
+    return scored
+
+
 def _texts_of(module: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts of a module's variables and of the functions in it."""
+    """Yield the texts and expressions that are a module's variables or in its functions, docstrings excepted."""
     for value in module.values():
-        text = getattr(value, "pattern", value)
-        if isinstance(text, str) and value is not module.get("__doc__"):
+        if isinstance(value, FunctionType):
+            yield from (each for each in value.__code__.co_consts if isinstance(each, str) and each != value.__doc__)
+        text = value.pattern if isinstance(value, re.Pattern) else value
+        if isinstance(text, str) and text != module.get("__doc__"):
             yield text
-        elif isinstance(code := getattr(value, "__code__", None), CodeType):
-            yield from (each for each in code.co_consts[1:] if isinstance(each, str))
 
 
 def call(function: Callable[..., Any], scored: Scored) -> Any:
@@ -176,10 +198,8 @@ def call(function: Callable[..., Any], scored: Scored) -> Any:
         TypeError: it returned another number of values than 1, or a mapping without its reward.
     """
     parameters = _parameters(function)
-    if "solution_str" in parameters and any(mark in scored.prompt for mark in template_marks(function)):
-        scored = replace(scored, response=scored.prompt + scored.response)
+    scored = _with_marks(scored, function, parameters)
     function = _by_name(function)
-    parameters = _parameters(function)
     if _of_one_text(parameters):
         ids = {"prompt_ids": None, "completion_ids": None}  # counting them ends the run: there are none here
         texts = {"prompt": scored.prompt, "completions": scored.response}

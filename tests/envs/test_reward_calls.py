@@ -132,6 +132,22 @@ def test_a_function_of_openrlhf_gets_prompt_and_response_in_one_text() -> None:
         assert [call(function, Scored("2 + 3?", text, "5", {})) for text in ("5", "2 + 3?")] == [1.0, 0.0]
 
 
+def test_a_query_has_the_mark_of_a_chat_template_that_its_function_searches_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "with_template.py").write_text(
+        "import re\n"
+        r"RESPONSE = re.compile(r'<\|im_start\|>assistant\n(.*)', re.DOTALL)" + "\n"
+        "def reward_func(queries, prompts, labels):\n"
+        "    found = [RESPONSE.search(query) for query in queries]\n"
+        "    return [float(bool(one) and one[1] == label) for one, label in zip(found, labels)]\n"
+    )
+    reward = find_function("with_template:reward_func")
+    for prompt in ("2 + 3?", "<|im_start|>user\n2 + 3?<|im_end|>\n<|im_start|>assistant\n"):
+        assert [call(reward, Scored(prompt, response, "5", {})) for response in ("5", "6")] == [1.0, 0.0]
+
+
 def test_functions_of_easyr1_get_a_mapping_or_a_list_of_one() -> None:
     def one(reward_input: dict[str, Any], format_weight: float = 0.25) -> dict[str, float]:
         accuracy = float(reward_input["response"].strip("<>") == reward_input["ground_truth"])
