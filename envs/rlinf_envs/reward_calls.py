@@ -147,18 +147,22 @@ def misfit(function: Any, name: str) -> str:
     return f"{result}. Write def {name}(*, {', '.join(_OWN.names)}), which may call another" if result else ""
 
 
-def doubt_about(function: Any) -> str:
-    """Return a remark on a function of verl's form that searches for a prompt's last words, as a sentence, or "".
-
-    Earlier versions of verl gave such functions the prompt too, in the same text.
-    """
-    marks = _template_marks(function) if "solution_str" in _parameters(function) else ()
-    if not marks:
-        return ""
-    return (
-        f"its module searches for {' and '.join(map(repr, marks))}. Prompts that have it are given with the response; "
-        "if yours do not, call it from a function of your own that adds it"
-    )
+def doubt_about(function: Any, example: Scored) -> str:
+    """Return what a function would hardly expect of a call like ``example``, as a sentence, or ""."""
+    parameters = _parameters(function)
+    marks = _template_marks(function) if "solution_str" in parameters else ()
+    if marks and not any(mark in example.prompt for mark in marks):
+        return (
+            f"its module searches for {' and '.join(map(repr, marks))}, which prompts do not have: if it needs one, "
+            "call it from a function of your own that adds it"
+        )
+    column = example.row.get("answer")
+    if {"completions", "answer"} <= parameters.keys() and isinstance(column, str) and column.strip() != example.answer:
+        return (
+            f"`answer` is the row's column, {column.strip()!r:.60}, and not the final answer {example.answer!r:.60}: "
+            "if it compares them, call it from a function of your own"
+        )
+    return ""
 
 
 def _template_marks(function: Any) -> tuple[str, ...]:
@@ -168,7 +172,7 @@ def _template_marks(function: Any) -> tuple[str, ...]:
 
 
 def _with_marks(scored: Scored, function: Any, parameters: Mapping[str, Parameter]) -> Scored:
-    """Return what a function of one text for prompt and response is called about."""
+    """Return what a function of one text for prompt and response is called about: earlier versions of verl made one."""
     if not parameters.keys() & {"solution_str", "queries"}:
         return scored
     marks = _template_marks(function)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from rlinf_envs.custom_rewards import CustomReward, find_function
+from rlinf_envs.custom_rewards import find_function
 from rlinf_envs.errors import SettingError
-from rlinf_envs.reward_calls import Scored, call, misfit
+from rlinf_envs.math.env import MathEnv
+from rlinf_envs.reward_calls import Scored, call, doubt_about, misfit
 
 CHAT = [{"role": "user", "content": "2 + 3?"}]
 ROW = {"prompt": CHAT, "data_source": "sums", "reward_model": {"ground_truth": "5"}, "extra_info": {"index": 7}}
@@ -220,14 +220,25 @@ def test_a_prompt_with_the_mark_that_a_function_searches_for_goes_with_the_respo
     (tmp_path / "responses.py").write_text(
         '"""Assistant:"""\ndef compute_score(solution_str, ground_truth):\n    return solution_str == ground_truth\n'
     )
-    with pytest.warns(RuntimeWarning, match="searches for 'Assistant:'"):
-        CustomReward("whole_texts:compute_score")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        CustomReward("responses:compute_score")
-    scored = Scored("User: 2 + 3?\nAssistant:", "5", "5", {})
-    assert call(find_function("whole_texts:compute_score"), scored) == 1.0
-    assert call(find_function("responses:compute_score"), scored) == 1.0
+    scored, bare = (Scored(prompt, "5", "5", {}) for prompt in ("User: 2 + 3?\nAssistant:", "2 + 3?"))
+    whole, response = (find_function(f"{module}:compute_score") for module in ("whole_texts", "responses"))
+    assert [call(function, scored) for function in (whole, response)] == [1.0, 1.0]
+    assert "searches for 'Assistant:', which prompts do not have" in doubt_about(whole, bare)
+    assert [doubt_about(*pair) for pair in ((whole, scored), (response, bare))] == ["", ""]
+
+
+def test_a_column_that_is_not_the_final_answer_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "of_trl.py").write_text(
+        "def correct(completions, answer, **rest):\n    return [float(a in c) for a, c in zip(answer, completions)]\n"
+        "def short(completions, **columns):\n    return [float(len(c) < 9) for c in completions]\n"
+    )
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"question": "2 + 3?", "answer": "2 + 3 = 5\\n#### 5"}\n')
+    notes = MathEnv(path=str(rows), reward={"custom": {"of_trl:correct": 1.0, "of_trl:short": 0.5}}).data_notes
+    ((label, doubt),) = notes.items()
+    assert label == "reward.custom:of_trl:correct"
+    assert "is the row's column, '2 + 3 = 5\\n#### 5', and not the final answer '5'" in str(doubt)
 
 
 def test_verl_without_its_columns_gets_the_answer() -> None:
