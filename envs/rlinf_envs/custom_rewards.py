@@ -11,8 +11,9 @@ from typing import Any
 from rlinf.base.packages import missing_package
 from rlinf.base.user_code import MODULE_PATH_ADVICE, importing, names_a_file, other_module
 from rlinf_envs.errors import RewardError, SettingError
-from rlinf_envs.reward_calls import misfit
+from rlinf_envs.reward_calls import Scored, doubt_about, misfit
 from rlinf_envs.suggest import unknown
+from rlinf_envs.tasks import Task
 from rlinf_envs.workers import Memory, WorkerPool
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -69,8 +70,12 @@ class CustomReward:
         """
         if isinstance(memory_mb, bool) or not isinstance(memory_mb, int) or memory_mb < 0:
             raise SettingError(f"reward_memory_mb must be a whole number of MiB, or 0 for no limit, got {memory_mb!r}")
-        find_function(path)
+        self._function = find_function(path)
         self.path, self.timeout_s, self.memory_mb = path, timeout_s, memory_mb
+
+    def doubt(self, prompt: str, task: Task) -> str:
+        """Return what the function would hardly expect of calls about ``task``, as a sentence, or ""."""
+        return doubt_about(self._function, Scored(prompt, "", task.answer, task.row))
 
     def __call__(self, *, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         """Return the function's value. ``row`` is copied on the way, so the function may change it.

@@ -125,6 +125,7 @@ class PromptsEnv(ListedQuestions):
             tools=Toolbox(tools) if tools else None,
             max_turns=turns_with(tools, max_turns),
         )
+        self.data_notes |= rewards.doubts(self.prompt(0), self._task(0))
 
     @property
     def skipped_rows(self) -> int:

@@ -19,13 +19,17 @@ def call(
     try:
         value = reward_calls.call(function, reward_calls.Scored(prompt, response, answer, row))
     except BaseException as error:  # SystemExit too: it would end this process without a word
-        words = " ".join(str(error).split())  # one paragraph
+        words = " ".join(" ".join((str(error), *_notes(error))).split())  # one paragraph
         why = f"{type(error).__name__}: {words:.500}" if words else type(error).__name__
         return "problem", f"raised {why}{_location(error, function)}"
     try:
         return "value", reward_value(value)
     except RewardValueError as error:
         return "problem", str(error)
+
+
+def _notes(error: BaseException) -> list[str]:
+    return [f"({note})" for note in getattr(error, "__notes__", ())]
 
 
 def _location(error: BaseException, function: Any) -> str:

@@ -128,6 +128,12 @@ class RewardSum:
             if isinstance(term.function, RowReading):
                 term.function.check(row)
 
+    def doubts(self, prompt: str, task: Task) -> dict[str, str]:
+        """Remarks on custom functions that would hardly expect calls about ``task``: label -> a sentence."""
+        custom = {name: term.function for name, term in self._functions.items()}
+        doubts = {name: one.doubt(prompt, task) for name, one in custom.items() if isinstance(one, CustomReward)}
+        return {f"reward.{name}": doubt for name, doubt in doubts.items() if doubt}
+
     def pays(self, kind: str) -> bool:
         """Whether a term of this kind counts."""
         return any(weight != 0 and name.partition(":")[0] == kind for name, weight in self.weights.items())

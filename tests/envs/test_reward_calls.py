@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rlinf_envs.custom_rewards import find_function
 from rlinf_envs.errors import SettingError
-from rlinf_envs.reward_calls import Scored, call, misfit
+from rlinf_envs.math.env import MathEnv
+from rlinf_envs.reward_calls import Scored, call, doubt_about, misfit
 
 CHAT = [{"role": "user", "content": "2 + 3?"}]
 ROW = {"prompt": CHAT, "data_source": "sums", "reward_model": {"ground_truth": "5"}, "extra_info": {"index": 7}}
@@ -58,6 +60,7 @@ def test_what_only_the_trainer_has_is_refused_before_the_run() -> None:
         return [0.0]
 
     assert misfit(reward, "reward") == "requires trainer_state, which only the trainer of TRL has"
+    assert "requires completion_ids" in misfit(lambda completion_ids, **columns: [0.0], "reward")
 
 
 @pytest.mark.parametrize("truth", ["5", ["5", "five"]])
@@ -92,6 +95,150 @@ def test_a_positional_only_parameter_that_verl_does_not_have_is_named() -> None:
         return 0.0
 
     assert "requires tokenizer" in misfit(compute_score, "compute_score")
+
+
+def test_cells_of_a_table_that_hold_objects_as_text_reach_verl_as_objects() -> None:
+    def compute_score(solution_str: str, ground_truth: Any, extra_info: Any) -> float:
+        return float(eval(solution_str) == ground_truth["target"] and extra_info["split"] == "train")
+
+    row = {
+        "reward_model": "{'ground_truth': {'target': 98, 'numbers': [44, 19, 35]}}",
+        "extra_info": '{"split": "train"}',
+    }
+    assert call(compute_score, Scored("Make 98.", "44 + 19 + 35", "", row)) == 1.0
+
+
+def test_a_function_of_verls_batch_manager_gets_lists_of_one() -> None:
+    def compute_scores(data_sources: Any, solution_strs: Any, ground_truths: Any, extra_infos: Any) -> list[Any]:
+        assert (data_sources, extra_infos) == (["sums"], [{"index": 7}])
+        pairs = zip(solution_strs, ground_truths, strict=True)
+        return [{"score": float(response == truth), "acc": 1} for response, truth in pairs]
+
+    assert misfit(compute_scores, "compute_scores") == ""
+    assert call(compute_scores, Scored("p", "5", "five", ROW)) == 1.0
+
+
+def test_a_function_of_openrlhf_gets_prompt_and_response_in_one_text() -> None:
+    def scores(queries: list[str], prompts: list[str], labels: list[str]) -> list[float]:
+        triples = zip(queries, prompts, labels, strict=True)
+        return [float(query.removeprefix(prompt) == label) for query, prompt, label in triples]
+
+    def reward_func(queries: list[str], prompts: list[str], labels: list[str], **rest: Any) -> Any:
+        found = torch.tensor(scores(queries, prompts, labels))
+        return {"rewards": found, "scores": found, "extra_logs": {"accuracy": found.mean()}}
+
+    for function in (scores, reward_func):
+        assert misfit(function, "reward_func") == ""
+        assert [call(function, Scored("2 + 3?", text, "5", {})) for text in ("5", "2 + 3?")] == [1.0, 0.0]
+
+
+def test_a_query_has_the_mark_of_a_chat_template_that_its_function_searches_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "with_template.py").write_text(
+        "import re\n"
+        r"RESPONSE = re.compile(r'<\|im_start\|>assistant\n(.*)', re.DOTALL)" + "\n"
+        "def reward_func(queries, prompts, labels):\n"
+        "    found = [RESPONSE.search(query) for query in queries]\n"
+        "    return [float(bool(one) and one[1] == label) for one, label in zip(found, labels)]\n"
+    )
+    reward = find_function("with_template:reward_func")
+    for prompt in ("2 + 3?", "<|im_start|>user\n2 + 3?<|im_end|>\n<|im_start|>assistant\n"):
+        assert [call(reward, Scored(prompt, response, "5", {})) for response in ("5", "6")] == [1.0, 0.0]
+
+
+def test_functions_of_easyr1_get_a_mapping_or_a_list_of_one() -> None:
+    def one(reward_input: dict[str, Any], format_weight: float = 0.25) -> dict[str, float]:
+        accuracy = float(reward_input["response"].strip("<>") == reward_input["ground_truth"])
+        return {"overall": (1 - format_weight) * accuracy, "accuracy": accuracy}
+
+    def several(reward_inputs: list[dict[str, Any]]) -> list[dict[str, float]]:
+        return [one(reward_input) for reward_input in reward_inputs]
+
+    for function in (one, several):
+        assert misfit(function, "compute_score") == ""
+        assert call(function, Scored("2 + 3?", "<5>", "5", {})) == 0.75
+
+
+def test_functions_of_areal_get_texts() -> None:
+    def counted(
+        prompt: str, completions: str, prompt_ids: Any, completion_ids: Any, answer: str, **columns: Any
+    ) -> float:
+        return float(completions.endswith(f"[{answer}]") and columns == {"level": 2})
+
+    def announced(completions: str, answer: str) -> float:
+        return float(completions.upper() == f"ANSWER: {answer}")
+
+    row = {"answer": "3", "level": 2}
+    for function, response in ((counted, "There are [3]"), (announced, "answer: 3")):
+        assert misfit(function, "reward") == ""
+        assert call(function, Scored("How many?", response, "3", row)) == 1.0
+
+
+def test_what_makes_a_reward_function_is_named_as_that() -> None:
+    class Format:
+        def __call__(self, completions: list[str], **columns: Any) -> list[float]:
+            return [float("<answer>" in completion) for completion in completions]
+
+    def scaled(scale: float) -> Any:
+        def reward(completions: list[str], **columns: Any) -> list[float]:
+            return [scale * len(completion) for completion in completions]
+
+        return reward
+
+    for maker in (Format, scaled):
+        assert "write `reward = maker(...)` in a module of your own" in misfit(maker, "maker")
+    assert call(Format(), Scored("p", "<answer>5", "5", {})) == 1.0
+    assert call(scaled(0.5), Scored("p", "four", "5", {})) == 2.0
+
+
+@pytest.mark.parametrize(("row", "form"), [({}, "are texts"), ({"prompt": CHAT}, "are lists of one message")])
+def test_a_completion_of_the_other_form_is_explained(row: dict[str, Any], form: str) -> None:
+    def messages(completions: Any, **columns: Any) -> list[float]:
+        return [float("5" in completion[0]["content"]) for completion in completions]
+
+    def texts(completions: Any, **columns: Any) -> list[float]:
+        return [float(completion.endswith("5")) for completion in completions]
+
+    with pytest.raises((TypeError, AttributeError)) as caught:
+        call(texts if row else messages, Scored("2 + 3?", "It is 5", "5", row))
+    assert form in caught.value.__notes__[0]
+
+
+def test_a_prompt_with_the_mark_that_a_function_searches_for_goes_with_the_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "whole_texts.py").write_text(
+        '"""Rewards of an earlier version."""\n'
+        "def answer(text):\n"
+        "    return text.split('Assistant:', 1)[1] if 'Assistant:' in text else None\n"
+        "def compute_score(solution_str, ground_truth):\n"
+        "    return float(answer(solution_str) == ground_truth)\n"
+    )
+    (tmp_path / "responses.py").write_text(
+        '"""Assistant:"""\ndef compute_score(solution_str, ground_truth):\n    return solution_str == ground_truth\n'
+    )
+    scored, bare = (Scored(prompt, "5", "5", {}) for prompt in ("User: 2 + 3?\nAssistant:", "2 + 3?"))
+    whole, response = (find_function(f"{module}:compute_score") for module in ("whole_texts", "responses"))
+    assert [call(function, scored) for function in (whole, response)] == [1.0, 1.0]
+    assert "searches for 'Assistant:', which prompts do not have" in doubt_about(whole, bare)
+    assert [doubt_about(*pair) for pair in ((whole, scored), (response, bare))] == ["", ""]
+
+
+def test_a_column_that_is_not_the_final_answer_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "of_trl.py").write_text(
+        "def correct(completions, answer, **rest):\n    return [float(a in c) for a, c in zip(answer, completions)]\n"
+        "def short(completions, **columns):\n    return [float(len(c) < 9) for c in completions]\n"
+    )
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"question": "2 + 3?", "answer": "2 + 3 = 5\\n#### 5"}\n')
+    notes = MathEnv(path=str(rows), reward={"custom": {"of_trl:correct": 1.0, "of_trl:short": 0.5}}).data_notes
+    ((label, doubt),) = notes.items()
+    assert label == "reward.custom:of_trl:correct"
+    assert "is the row's column, '2 + 3 = 5\\n#### 5', and not the final answer '5'" in str(doubt)
 
 
 def test_verl_without_its_columns_gets_the_answer() -> None:

@@ -153,6 +153,7 @@ class MathEnv(ListedQuestions):
             tools=Toolbox(tools) if tools else None,
             max_turns=turns_with(tools or ([tool] if tool else []), max_turns),
         )
+        self.data_notes |= self._rewards.doubts(self.prompt(0), self._task(0))
         paid = format_marks(reward, answer_format)
         self.response_marks = (*paid, *(("<calc>",) if tool else ()))
         # Responses to imitate have a form of their own.

@@ -84,8 +84,10 @@ def reference_answer(answer: str) -> str:
 
 
 def solved_answer(solution: str) -> str | None:
-    """Return what a solution has behind ``####`` or in its box; None if it has neither."""
+    """Return what a solution has in its tag, behind ``####`` or in its box; None if it has none of them."""
     text = without_thoughts(solution)
+    if tagged := last_tag(text):
+        return boxed_answer(tagged) or tagged
     return last_hashes(text) or boxed_answer(text)
 
 

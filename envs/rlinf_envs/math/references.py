@@ -24,7 +24,8 @@ _SENTENCE = 8
 
 def doubts_about(task: Task, written: str) -> list[str]:
     """Oddities of the reference of ``task``, which was read out of ``written``."""
-    return [doubt for doubt in (_no_answer(task.answer), _boxes(task, written), _choices(task)) if doubt]
+    doubts = (_no_answer(task.answer), _boxes(task, written), _choices(task), _countdown(task))
+    return [doubt for doubt in doubts if doubt]
 
 
 def _no_answer(answer: str) -> str:
@@ -53,6 +54,14 @@ def _choices(task: Task) -> str:
         if task.answer.isdecimal() and int(task.answer) < len(texts) and task.answer not in texts:
             return f"the answer {task.answer} may be the number of one of the {name}: write what a response must have"
     return ""
+
+
+def _countdown(task: Task) -> str:
+    """Name a target that is to be calculated from numbers of the row: the answer is the calculation."""
+    listed = next((name for name in ("nums", "numbers") if isinstance(task.row.get(name), list)), None)
+    if listed is None or task.answer != str(task.row.get("target")):
+        return ""
+    return f"the answer is the target of a calculation with {listed}: such rows are for a reward function of your own"
 
 
 def _listed_choices(row: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:

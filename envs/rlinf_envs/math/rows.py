@@ -31,9 +31,11 @@ ANSWER_FIELDS = (
     "answer",
     "final_answer",
     "ground_truth",
+    "reward_model.ground_truth",
+    "verification_info.ground_truth",
     "target",
     "expected_answer",
-    "reward_model.ground_truth",
+    "reference_answer",
     "1.ground_truth.value",
     "solution",
 )
@@ -43,6 +45,9 @@ RESPONSE_FIELDS = ("response", "completion", "output", "messages")
 DOMAIN_FIELDS = ("domain", "type", "subject", "data_source", "category")
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_NO_VALUE = re.compile(r"[^\W\d_]{2}|[=\n]")
+_LONGEST_VALUE = 100
 _SHOWN = 5
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
 
@@ -336,12 +341,18 @@ def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
 def _final(written: str, name: str) -> str:
     """Extract the answer: GSM8K writes it behind ``####``, MATH into the box, or boxes in a row, of its solution."""
     solved = solved_answer(written)
-    if name.rsplit(".", 1)[-1] == "solution" and solved is None:
+    if name.rsplit(".", 1)[-1] == "solution" and solved is None and not _is_value(written):
         raise _BrokenRow(f"the {name} has neither a \\boxed{{...}} nor a #### line, so there is no final answer")
     result = reference_answer(written) if solved is None else solved
     if not result.strip():
         raise _BrokenRow(f"the final answer in {name} is blank")
     return result
+
+
+def _is_value(solution: str) -> bool:
+    """Whether a solution is a bare answer, as in sets for TRL: one line of numbers and symbols, without words."""
+    text = _COMMAND.sub("", solution.strip())
+    return 0 < len(text) <= _LONGEST_VALUE and not _NO_VALUE.search(text)
 
 
 def _worked(value: Any, answer: str) -> bool:
@@ -365,7 +376,7 @@ def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[
     requested = repr(name) if name is not None else "one of " + ", ".join(known)
     own = next((other for other in RESPONSE_FIELDS if role == "answer" and other in row), None)
     hint = _to_imitate(own) if own is not None else ""
-    if name is None and own is None and not any(candidate in row for candidate in (*QUESTION_FIELDS, *ANSWER_FIELDS)):
+    if name is None and own is None and row:
         hint = f"; env.kwargs.{role}_field names another"
     raise _BrokenRow(f"no {role} field ({requested}); the row has {', '.join(map(str, row)) or 'no fields'}{hint}")
 
@@ -379,7 +390,9 @@ def _text(result: tuple[str, Any], role: str) -> str:
     if role == "answer" and isinstance(value, (int, float)) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
-        raise _BrokenRow(f"the {role} field {name!r} must be text, got {type(value).__name__}{_inner(name, value)}")
+        other = "; rlinf/Prompts-v0 takes rows for a reward of your own" if isinstance(value, Mapping) else ""
+        kind = f"{type(value).__name__}{_inner(name, value)}{other if role == 'answer' else ''}"
+        raise _BrokenRow(f"the {role} field {name!r} must be text, got {kind}")
     if role == "answer":
         value = without_end_marks(value)
     if not value.strip():

@@ -78,6 +78,16 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "0": {"from": "human", "value": "3 + 4?"},
         "1": {"from": "assistant", "ground_truth": {"value": "7"}},
     },
+    "DeepMath-103K for TRL": {"prompt": MESSAGES, "solution": "7"},
+    "CLEVR of R1-V": {"problem": "3 + 4?", "solution": "<answer> 7 </answer>"},
+    "SYNTHETIC-1": {
+        "task_type": "verifiable_math",
+        "prompt": "3 + 4?",
+        "verification_info": "{'ground_truth': '7'}",
+        "gold_standard_solution": "It is 7.",
+        "metadata": "{}",
+    },
+    "natural_reasoning": {"question": "3 + 4?", "reference_answer": "7", "responses": [{"response": "It is 8."}]},
     "DeepScaleR": {"problem": "3 + 4?", "answer": "7", "solution": ""},
     "AIME 2024": {"ID": "2024-I-1", "Problem": "3 + 4?", "Solution": "It is 007.", "Answer": 7},
     "OlympiadBench": {"question": "3 + 4?", "final_answer": ["7"], "solution": ["It is 7."], "context": None},
@@ -135,6 +145,11 @@ def test_one_system_message_is_the_system_prompt_and_several_are_refused(tmp_pat
             r"it has the roles user, assistant",
         ),
         ({"question": "q", "answer": True}, r"must be text, got bool \(write what a response is to answer"),
+        ({"question": "q", "label": "7"}, r"the row has question, label; env\.kwargs\.answer_field names another"),
+        (
+            {"prompt": MESSAGES, "target": 9, "reward_model": {"ground_truth": {"target": 9, "numbers": [4, 5]}}},
+            r"must be text, got dict .*; rlinf/Prompts-v0 takes rows for a reward of your own",
+        ),
         ({"prompt": {"text": "q"}, "answer": "7"}, r"must be text, got dict \(dots reach into it: prompt\.text\)"),
     ],
 )
@@ -147,6 +162,7 @@ def test_what_cannot_be_read_is_refused_with_a_way(row: dict[str, Any], words: s
     ("row", "words"),
     [
         ({"question": "q", "answer": "proof"}, "the answer is the word 'proof'"),
+        ({"prompt": "Make 9 of 4 and 5.", "target": 9, "nums": [4, 5]}, "the target of a calculation with nums"),
         ({"question": "q", "answer": "notfound"}, "the answer is the word 'notfound'"),
         ({"question": "q", "answer": "The set of all primes that are of the form four k plus one"}, "has 13 words"),
         ({"problem": "q", "solution": "First \\boxed{1} comes out. Corrected, it is \\boxed{2}."}, "the boxes 1, 2"),
@@ -278,6 +294,12 @@ def test_the_end_mark_of_a_model_is_no_part_of_a_response() -> None:
     row = {"question": "1 + 1?", "response": "It is 2.<|im_end|>\n"}
     (task,) = read(row, fields=Fields(response="response")).tasks
     assert task.response == "It is 2."
+
+
+@pytest.mark.parametrize("solution", ["It is 7.", "7 apples", "3 + 4 = 7", "3 + 4\n7"])
+def test_a_solution_of_words_or_steps_is_no_bare_answer(solution: str) -> None:
+    with pytest.raises(DatasetError, match="so there is no final answer"):
+        read({"problem": "3 + 4?", "solution": solution})
 
 
 @pytest.mark.parametrize("name", ["answer", "solution"])
