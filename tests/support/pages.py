@@ -38,12 +38,18 @@ return [...cards].filter((card) => {
 """
 
 
+def forget(browser: Any) -> None:
+    """Leave the page before, which may poll a server that has ended, and clear its messages."""
+    browser.get("about:blank")
+    browser.get_log("browser")
+
+
 class Page:
     """An open page; every step that a person takes on it fails where the page's console has messages."""
 
     def __init__(self, browser: Any, path: Path) -> None:
         self.browser = browser
-        browser.get_log("browser")
+        forget(browser)
         browser.get(f"file://{path}")
         self.wait(lambda: browser.execute_script("return document.readyState") == "complete")
         self.quiet()
@@ -142,7 +148,7 @@ class LivePage(Page):
 
     def __init__(self, browser: Any, address: str) -> None:
         self.browser = browser
-        browser.get_log("browser")
+        forget(browser)
         browser.get(address)
         self.settle()
 
