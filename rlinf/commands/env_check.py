@@ -25,8 +25,8 @@ _LONG = 1_000
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _REPEATS = (
-    "Groups of equal starts, evaluation on fixed starts and exact resuming need resets and steps that repeat: call "
-    "super().reset(seed=seed) first, and draw only from self.np_random."
+    "Training runs. Without episodes that repeat, groups have no common start, evaluations begin elsewhere each time, "
+    "and a resumed run is another one: call super().reset(seed=seed) first, and draw only from self.np_random."
 )
 _REWARD = "step must return a plain number as reward: float(reward)."
 _STEP = "step must return five things: observation, reward, terminated, truncated, info."
@@ -49,6 +49,8 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("old step API", True, _STEP),
     ("was not a tuple of the form `(obs, info)`", True, _RESET),
     ("values to unpack (expected 2", True, _RESET),
+    ("did not return a 2-tuple", True, _RESET),
+    ("reset() returned", True, _RESET),
     ("unexpected keyword argument 'seed'", True, _SIGNATURE),
     ("does not provide a `seed`", True, _SIGNATURE),
     ("unexpected keyword argument 'options'", True, _SIGNATURE),
@@ -73,10 +75,11 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("not equal although similar", False, _REPEATS),
     ("step info are not equivalent", False, "Only the success flag of the info is read here; see that it repeats."),
     ("then `env.reset()` is non-deterministic", False, "Harmless: every episode here starts with a seed of its own."),
-    ("non-deterministic", True, _REPEATS),
-    ("not equivalent for the same seed", True, _REPEATS),
-    ("random number generator", True, _REPEATS),
-    ("super().reset(seed=seed)", True, _REPEATS),
+    ("non-deterministic", False, _REPEATS),
+    ("not equivalent for the same seed", False, _REPEATS),
+    ("random number generator", False, _REPEATS),
+    ("super().reset(seed=seed)", False, _REPEATS),
+    ("support for the `seed` function is dropped", False, "Harmless: reset(seed=seed) is called instead of it."),
     ("share an object", False, "Rollouts copy what they keep, so training is right; other users of the env may not."),
     ("truncates after 1 step", True, "Every episode would be one step long: check max_episode_steps."),
     (
