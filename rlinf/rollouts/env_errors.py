@@ -17,7 +17,7 @@ _MOST_FRAMES = 4
 _MOST_CHARS = 500
 _OF_GYM: tuple[tuple[re.Pattern[str], str], ...] = (
     (
-        re.compile(r"has no attribute 'seed'"),
+        re.compile(r"(?<!NoneType)' object has no attribute 'seed'"),
         "environments of gymnasium have no seed(): reset(seed=seed) seeds self.np_random",
     ),
     (
@@ -27,6 +27,19 @@ _OF_GYM: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"reset\(\) got an unexpected keyword argument '(seed|options)'"),
         "gymnasium calls reset(self, *, seed=None, options=None), and takes an observation and an info",
+    ),
+    (
+        re.compile(r"'dict' object has no attribute '(all|env_specs)'"),
+        "gymnasium.registry is a dictionary of specifications",
+    ),
+    (re.compile(r"argument '(timestep_limit|tags)'"), "register of gymnasium takes max_episode_steps"),
+    (
+        re.compile(r"name '(discrete|rendering)' from 'gymnasium\.envs"),
+        "gymnasium has neither DiscreteEnv nor a viewer: derive from gymnasium.Env, and draw with pygame",
+    ),
+    (
+        re.compile(r"'gymnasium\.utils\.seeding' has no attribute"),
+        "gymnasium.utils.seeding has np_random alone",
     ),
 )
 """What an exception says where code is written for gym -> what gymnasium has in its place."""

@@ -91,11 +91,20 @@ def test_a_reset_as_in_gym_fails_with_that_of_gymnasium(env: gymnasium.Env, word
             AttributeError("'numpy.random._generator.Generator' object has no attribute 'randint'"),
             "it has random, normal and integers",
         ),
+        (AttributeError("'dict' object has no attribute 'all'"), "gymnasium.registry is a dictionary"),
+        (TypeError("register() got an unexpected keyword argument 'timestep_limit'"), "takes max_episode_steps"),
+        (ImportError("cannot import name 'rendering' from 'gymnasium.envs.classic_control'"), "draw with pygame"),
+        (AttributeError("module 'gymnasium.utils.seeding' has no attribute 'hash_seed'"), "has np_random alone"),
         (FutureWarning("the keyword is deprecated"), "warnings.filterwarnings('error')"),
     ],
 )
 def test_the_account_of_an_error_names_the_remedy(error: Exception, words: str) -> None:
     assert words in account_of(error)
+
+
+def test_an_error_of_another_kind_has_no_remedy_of_gym() -> None:
+    account = account_of(AttributeError("'NoneType' object has no attribute 'seed'"))
+    assert account == "AttributeError: 'NoneType' object has no attribute 'seed'"
 
 
 @pytest.mark.parametrize(
