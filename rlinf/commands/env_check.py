@@ -31,6 +31,8 @@ _REPEATS = (
 _REWARD = "step must return a plain number as reward: float(reward)."
 _STEP = "step must return five things: observation, reward, terminated, truncated, info."
 _NO_NUMBER = "Such episodes are dropped and counted as env/nan: the reward must be a finite number."
+_ROUNDED = "Three digits stay, and no number above 65504: declare the space as float32."
+_BOUNDS = "Training reads no bounds of such numbers, and takes them as they are. Others may clip or refuse them."
 _ARRAYS = "Harmless: no value changes. Others want numpy.asarray(observation, dtype=space.dtype)."
 _SIGNATURE = "Write reset(self, *, seed=None, options=None), and call super().reset(seed=seed) first."
 _RESET = "reset must return two things: observation, info."
@@ -97,6 +99,8 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ),
     (_NO_SUCCESS, False, "Without that key there is no rate of success."),
     (", and is read as ", False, _ARRAYS),
+    (", and is rounded to ", False, _ROUNDED),
+    ("numbers are out of bounds", False, _BOUNDS),
     (
         "A Box action space m",
         False,

@@ -87,18 +87,13 @@ def test_numbered_start_states_are_accepted(own: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "changed", "words"),
     [
-        (
-            "outside_space",
-            {"observation": "np.full(2, 9.0, np.float32)"},
-            ["The policy is built from the space", "2 of 2 numbers are out of bounds, for example 9.0 at (0,)"],
-        ),
         ("halves", {"observation": "np.zeros(2, complex)"}, ["dtype complex128, the space has float32"]),
-        ("wrong_shape", {"observation": "np.zeros(3, np.float32)"}, ["shape (3,), the space has (2,)"]),
         (
-            "leaves_later",
-            {"next_observation": "np.full(2, self.steps * 0.05, np.float32)"},
-            ["is not within the observation space", "out of bounds"],
+            "wrong_shape",
+            {"observation": "np.zeros(3, np.float32)"},
+            ["The policy is built from the space", "shape (3,), the space has (2,)"],
         ),
+        ("infinite", {"observation": "np.full(2, np.inf, np.float32)"}, ["2 of 2 numbers are not finite"]),
         ("no_reward", {"reward": "float('nan')"}, ["Such episodes are dropped and counted as env/nan"]),
         ("text_reward", {"reward": "'1.0'"}, ["the reward of step 1", "is a str, and must be a number"]),
         ("none_reward", {"reward": "None"}, ["is None, and must be a number", "step must return a plain number"]),
@@ -265,13 +260,13 @@ def test_a_module_next_to_the_file_is_found(
 def test_wrappers_are_checked_too(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own / "wrapped.py").write_text(
         written("wrapped")
-        + "\nclass Stretch(gymnasium.ObservationWrapper):\n    def observation(self, seen):\n        return seen + 9\n"
+        + "\nclass Crop(gymnasium.ObservationWrapper):\n    def observation(self, seen):\n        return seen[:1]\n"
     )
     recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "wrapped:wrapped-v0")
     assert main(["check", str(recipe), "env.wrappers=[{TimeLimit: {max_episode_steps: 5}}]"]) == 0
-    assert main(["check", str(recipe), "env.wrappers=[wrapped:Stretch]"]) == WRONG_CONFIG
-    assert "2 of 2 numbers are out of bounds, for example 9.0" in capsys.readouterr().out
+    assert main(["check", str(recipe), "env.wrappers=[wrapped:Crop]"]) == WRONG_CONFIG
+    assert "shape (1,), the space has (2,)" in capsys.readouterr().out
     sys.modules.pop("wrapped")
 
 
@@ -302,6 +297,33 @@ def test_episodes_that_do_not_repeat_are_named_and_train(
     assert words in output
     assert "Training runs. Without episodes that repeat, groups have no common start" in output
     sys.modules.pop(module)
+
+
+@pytest.mark.parametrize(
+    ("module", "changed", "words"),
+    [
+        ("outside_space", {"observation": "np.full(2, 9.0, np.float32)"}, "2 of 2 numbers are out of bounds"),
+        ("leaves_later", {"next_observation": "np.full(2, self.steps * 0.05, np.float32)"}, "for example 1.0"),
+    ],
+)
+def test_numbers_beyond_their_bounds_are_named_and_train(
+    own: Path, capsys: pytest.CaptureFixture[str], module: str, changed: dict[str, str], words: str
+) -> None:
+    (own / f"{module}.py").write_text(written(module, **changed))
+    assert checked(own, f"{module}:{module}-v0") == 0
+    output = capsys.readouterr().out
+    assert words in output
+    assert "Training reads no bounds of such numbers, and takes them as they are" in output
+    sys.modules.pop(module)
+
+
+def test_digits_that_float16_loses_are_named(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = written("halved", observation="np.full(2, 0.123456789)").replace("np.float32)\n", "np.float16)\n")
+    (own / "halved.py").write_text(text)
+    assert checked(own, "halved:halved-v0") == 0
+    output = capsys.readouterr().out
+    assert "observation is float64, and is rounded to float16\n  Three digits stay" in output
+    sys.modules.pop("halved")
 
 
 @pytest.mark.parametrize("repeats", [True, False])

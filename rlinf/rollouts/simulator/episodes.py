@@ -200,7 +200,7 @@ class EpisodeCollector:
         """Compare the first observation of an episode with that of an earlier one of the same ``seed``."""
         digest = blake2b(digest_size=16)
         for leaf in self.vec_env.observations.values():
-            digest.update(np.ascontiguousarray(leaf[env_index]))
+            digest.update(leaf[env_index].tobytes())
         start = digest.digest()
         self.other_starts |= self._starts.setdefault(seed, start) != start
 

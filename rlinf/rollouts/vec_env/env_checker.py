@@ -81,7 +81,7 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
     if lacks:
         close_quietly(env)
         return [Remark(f"it has no {' and no '.join(lacks)}", True)]
-    read_otherwise: set[str] = set()
+    read_otherwise: dict[str, str] = {}
     for name in ("reset", "step"):
         setattr(env, name, _as_read(env, name, step_timeout_s if can_interrupt() else 0.0, read_otherwise))
     remarks: list[Remark] = []
@@ -111,7 +111,7 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
     if env.has_wrapper_attr("random_legal_action"):
         raised = []  # gymnasium's checker takes illegal actions too
     remarks += walked or raised or _masks(env)
-    remarks += [Remark(words, False) for words in sorted(read_otherwise)]
+    remarks += [Remark(words, False) for words in sorted(read_otherwise.values())]
     unreported = unreported_success(success_key, infos.keys)
     if unreported and (infos.of_whole_episodes or not infos.keys.isdisjoint(SUCCESS_KEYS)):
         remarks.append(Remark(unreported, False))
@@ -204,11 +204,11 @@ class _SlowError(Exception):
     """A call of the environment did not return in time; the message names the call."""
 
 
-def _as_read(env: gymnasium.Env, name: str, seconds: float, otherwise: set[str]) -> Callable[..., Any]:
+def _as_read(env: gymnasium.Env, name: str, seconds: float, otherwise: dict[str, str]) -> Callable[..., Any]:
     """Return ``env.reset`` or ``env.step`` with a time limit, its own signature, and results as training reads them.
 
-    Observations have the dtype of their space and are copies; an info of None is empty. ``otherwise`` is given
-    which observations were of another type.
+    Observations have the dtype of their space and are copies, and numbers are within its bounds; an info of None is
+    empty. ``otherwise`` is given which observations were not so, first examples by name.
     """
     call = getattr(env, name)
     parameters = inspect.signature(call).parameters.values()
@@ -234,8 +234,8 @@ def _as_read(env: gymnasium.Env, name: str, seconds: float, otherwise: set[str])
     return method
 
 
-def _cast(space: spaces.Space, value: Any, name: str, otherwise: set[str]) -> Any:
-    """Return a copy of ``value`` in the dtype of its space; as it is where training would refuse it."""
+def _cast(space: spaces.Space, value: Any, name: str, otherwise: dict[str, str]) -> Any:
+    """Return a copy of ``value`` in the dtype and bounds of its space; as it is where training would refuse it."""
     if isinstance(space, spaces.Dict) and isinstance(value, Mapping):
         return {
             key: _cast(space[key], part, f"{name}.{key}", otherwise) if key in space.spaces else part
@@ -251,10 +251,24 @@ def _cast(space: spaces.Space, value: Any, name: str, otherwise: set[str]) -> An
         return copied(value)
     if cast.shape != space.shape:
         return copied(value)
-    if isinstance(space, spaces.Box) and getattr(value, "dtype", None) != space.dtype:
-        dtype = value.dtype if isinstance(value, np.ndarray) else kind_of(value)
-        otherwise.add(f"{name} is {dtype}, and is read as {space.dtype}")
+    if isinstance(space, spaces.Box):
+        if getattr(value, "dtype", None) != space.dtype:
+            dtype = value.dtype if isinstance(value, np.ndarray) else kind_of(value)
+            otherwise.setdefault(f"{name} dtype", f"{name} is {dtype}, and is read as {space.dtype}")
+            if space.dtype == np.float16 and not np.array_equal(cast, value):
+                otherwise[f"{name} dtype"] = f"{name} is {dtype}, and is rounded to {space.dtype}"
+        cast = _bounded(space, cast, name, otherwise)
     return cast[()] if isinstance(space, spaces.Discrete) else cast
+
+
+def _bounded(space: spaces.Box, numbers: np.ndarray, name: str, otherwise: dict[str, str]) -> np.ndarray:
+    """Return ``numbers`` within the bounds of their space, which no policy reads but for pixels and tokens."""
+    beyond = (numbers < space.low) | (numbers > space.high)
+    read = numbers.dtype.kind not in "fi" or name.endswith("tokens")
+    if read or not beyond.any() or not (np.abs(numbers) <= LARGEST).all():
+        return numbers
+    otherwise.setdefault(f"{name} bounds", f"{name}: {_outside_box(space, numbers)}")
+    return np.clip(numbers, space.low, space.high)
 
 
 class _RaisedError(Exception):
