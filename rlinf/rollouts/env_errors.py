@@ -42,7 +42,7 @@ _OF_GYM: tuple[tuple[re.Pattern[str], str], ...] = (
         "gymnasium.utils.seeding has np_random alone",
     ),
 )
-"""What an exception says where code is written for gym -> what gymnasium has in its place."""
+"""A part of an exception of code that is written for gym -> what gymnasium has instead."""
 _RAISED_WARNING = "a warning; a module that calls warnings.filterwarnings('error') makes exceptions of all of them"
 
 

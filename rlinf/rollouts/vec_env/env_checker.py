@@ -43,7 +43,7 @@ _MASK = "action_mask"
 _AT_ONCE = "truncates after 1 step"
 _NOT_FINITE, _UNEQUAL = "not finite", "are not equivalent for the same seed"
 _ABOUT_GENERATOR = re.compile(r"_np_random|`\.np_random`|random number generator to have|random generates")
-"""What the checker says of environments that do not draw from gymnasium's generator."""
+"""The checker's messages on environments that do not draw from gymnasium's generator."""
 
 
 @dataclass(frozen=True)
