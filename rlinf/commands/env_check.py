@@ -45,7 +45,6 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "The policy is built from the space: correct its shape, dtype or bounds, or what reset and step return.",
     ),
     ("The reward returned by `step()` must be", True, _REWARD),
-    ("only 0-dimensional arrays", True, _REWARD),
     ("not enough values to unpack (expected 5", True, _STEP),
     ("instead of the 5 of gymnasium's interface", True, _STEP),
     ("old step API", True, _STEP),
