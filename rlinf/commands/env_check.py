@@ -25,12 +25,14 @@ _LONG = 1_000
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _REPEATS = (
-    "Groups of equal starts, evaluation on fixed starts and exact resuming need resets and steps that repeat: call "
-    "super().reset(seed=seed) first, and draw only from self.np_random."
+    "Training runs. Without episodes that repeat, groups have no common start, evaluations begin elsewhere each time, "
+    "and a resumed run is another one: call super().reset(seed=seed) first, and draw only from self.np_random."
 )
 _REWARD = "step must return a plain number as reward: float(reward)."
 _STEP = "step must return five things: observation, reward, terminated, truncated, info."
 _NO_NUMBER = "Such episodes are dropped and counted as env/nan: the reward must be a finite number."
+_ROUNDED = "Three digits stay, and no number above 65504: declare the space as float32."
+_BOUNDS = "Training reads no bounds of such numbers, and takes them as they are. Others may clip or refuse them."
 _ARRAYS = "Harmless: no value changes. Others want numpy.asarray(observation, dtype=space.dtype)."
 _SIGNATURE = "Write reset(self, *, seed=None, options=None), and call super().reset(seed=seed) first."
 _RESET = "reset must return two things: observation, info."
@@ -43,12 +45,13 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "The policy is built from the space: correct its shape, dtype or bounds, or what reset and step return.",
     ),
     ("The reward returned by `step()` must be", True, _REWARD),
-    ("only 0-dimensional arrays", True, _REWARD),
     ("not enough values to unpack (expected 5", True, _STEP),
     ("instead of the 5 of gymnasium's interface", True, _STEP),
     ("old step API", True, _STEP),
     ("was not a tuple of the form `(obs, info)`", True, _RESET),
     ("values to unpack (expected 2", True, _RESET),
+    ("did not return a 2-tuple", True, _RESET),
+    ("reset() returned", True, _RESET),
     ("unexpected keyword argument 'seed'", True, _SIGNATURE),
     ("does not provide a `seed`", True, _SIGNATURE),
     ("unexpected keyword argument 'options'", True, _SIGNATURE),
@@ -73,10 +76,11 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("not equal although similar", False, _REPEATS),
     ("step info are not equivalent", False, "Only the success flag of the info is read here; see that it repeats."),
     ("then `env.reset()` is non-deterministic", False, "Harmless: every episode here starts with a seed of its own."),
-    ("non-deterministic", True, _REPEATS),
-    ("not equivalent for the same seed", True, _REPEATS),
-    ("random number generator", True, _REPEATS),
-    ("super().reset(seed=seed)", True, _REPEATS),
+    ("non-deterministic", False, _REPEATS),
+    ("not equivalent for the same seed", False, _REPEATS),
+    ("random number generator", False, _REPEATS),
+    ("super().reset(seed=seed)", False, _REPEATS),
+    ("support for the `seed` function is dropped", False, "Harmless: reset(seed=seed) is called instead of it."),
     ("share an object", False, "Rollouts copy what they keep, so training is right; other users of the env may not."),
     ("truncates after 1 step", True, "Every episode would be one step long: check max_episode_steps."),
     (
@@ -94,6 +98,8 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ),
     (_NO_SUCCESS, False, "Without that key there is no rate of success."),
     (", and is read as ", False, _ARRAYS),
+    (", and is rounded to ", False, _ROUNDED),
+    ("numbers are out of bounds", False, _BOUNDS),
     (
         "A Box action space m",
         False,

@@ -107,6 +107,8 @@ def exactly(values: Any, dtype: np.dtype, name: str) -> np.ndarray:
     Traceback (most recent call last):
     rlinf.data.spaces.SpaceError: pixels: 0.9 is no uint8
     """
+    if values is None:
+        raise SpaceError(f"{name} is None, and {dtype} is wanted")
     array = np.asarray(values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise SpaceError(f"{name}: some entries are masked, and have no value")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from pathlib import Path
 
@@ -14,6 +15,35 @@ _LIBRARY = os.path.dirname(os.__file__)
 """Of Python's own modules; installed packages may be below it."""
 _MOST_FRAMES = 4
 _MOST_CHARS = 500
+_OF_GYM: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"(?<!NoneType)' object has no attribute 'seed'"),
+        "environments of gymnasium have no seed(): reset(seed=seed) seeds self.np_random",
+    ),
+    (
+        re.compile(r"Generator' object has no attribute '(rand|randn|randint|random_sample)'"),
+        "self.np_random is numpy's Generator: it has random, normal and integers",
+    ),
+    (
+        re.compile(r"reset\(\) got an unexpected keyword argument '(seed|options)'"),
+        "gymnasium calls reset(self, *, seed=None, options=None), and takes an observation and an info",
+    ),
+    (
+        re.compile(r"'dict' object has no attribute '(all|env_specs)'"),
+        "gymnasium.registry is a dictionary of specifications",
+    ),
+    (re.compile(r"argument '(timestep_limit|tags)'"), "register of gymnasium takes max_episode_steps"),
+    (
+        re.compile(r"name '(discrete|rendering)' from 'gymnasium\.envs"),
+        "gymnasium has neither DiscreteEnv nor a viewer: derive from gymnasium.Env, and draw with pygame",
+    ),
+    (
+        re.compile(r"'gymnasium\.utils\.seeding' has no attribute"),
+        "gymnasium.utils.seeding has np_random alone",
+    ),
+)
+"""A part of an exception of code that is written for gym -> what gymnasium has instead."""
+_RAISED_WARNING = "a warning; a module that calls warnings.filterwarnings('error') makes exceptions of all of them"
 
 
 def account_of(error: BaseException, words: str | None = None) -> str:
@@ -32,6 +62,9 @@ def account_of(error: BaseException, words: str | None = None) -> str:
 def _named(error: BaseException) -> str:
     text = str(error)
     text = text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]} ..."
+    text += "".join(f" ({advice})" for pattern, advice in _OF_GYM if pattern.search(text))
+    if isinstance(error, Warning):
+        text += f" ({_RAISED_WARNING})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -87,28 +87,13 @@ def test_numbered_start_states_are_accepted(own: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "changed", "words"),
     [
-        (
-            "outside_space",
-            {"observation": "np.full(2, 9.0, np.float32)"},
-            ["The policy is built from the space", "2 of 2 numbers are out of bounds, for example 9.0 at (0,)"],
-        ),
         ("halves", {"observation": "np.zeros(2, complex)"}, ["dtype complex128, the space has float32"]),
-        ("wrong_shape", {"observation": "np.zeros(3, np.float32)"}, ["shape (3,), the space has (2,)"]),
         (
-            "own_noise",
-            {"observation": "np.random.uniform(-1, 1, 2).astype(np.float32)"},
-            ["draw only from self.np_random"],
+            "wrong_shape",
+            {"observation": "np.zeros(3, np.float32)"},
+            ["The policy is built from the space", "shape (3,), the space has (2,)"],
         ),
-        (
-            "leaves_later",
-            {"next_observation": "np.full(2, self.steps * 0.05, np.float32)"},
-            ["is not within the observation space", "out of bounds"],
-        ),
-        (
-            "drifts",
-            {"next_observation": "np.full(2, 1 - 1 / (1 + self.steps), np.float32)"},
-            ["for the same seed", "draw only from self.np_random"],
-        ),
+        ("infinite", {"observation": "np.full(2, np.inf, np.float32)"}, ["2 of 2 numbers are not finite"]),
         ("no_reward", {"reward": "float('nan')"}, ["Such episodes are dropped and counted as env/nan"]),
         ("text_reward", {"reward": "'1.0'"}, ["the reward of step 1", "is a str, and must be a number"]),
         ("none_reward", {"reward": "None"}, ["is None, and must be a number", "step must return a plain number"]),
@@ -275,13 +260,13 @@ def test_a_module_next_to_the_file_is_found(
 def test_wrappers_are_checked_too(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own / "wrapped.py").write_text(
         written("wrapped")
-        + "\nclass Stretch(gymnasium.ObservationWrapper):\n    def observation(self, seen):\n        return seen + 9\n"
+        + "\nclass Crop(gymnasium.ObservationWrapper):\n    def observation(self, seen):\n        return seen[:1]\n"
     )
     recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "wrapped:wrapped-v0")
     assert main(["check", str(recipe), "env.wrappers=[{TimeLimit: {max_episode_steps: 5}}]"]) == 0
-    assert main(["check", str(recipe), "env.wrappers=[wrapped:Stretch]"]) == WRONG_CONFIG
-    assert "2 of 2 numbers are out of bounds, for example 9.0" in capsys.readouterr().out
+    assert main(["check", str(recipe), "env.wrappers=[wrapped:Crop]"]) == WRONG_CONFIG
+    assert "shape (1,), the space has (2,)" in capsys.readouterr().out
     sys.modules.pop("wrapped")
 
 
@@ -290,6 +275,90 @@ def test_a_sound_one_passes(own: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert checked(own, "sound:sound-v0", "env.max_episode_steps=50") == 0
     assert "! environment" not in capsys.readouterr().out
     assert checked(own, "CartPole-v1") == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "changed", "words"),
+    [
+        ("own_noise", {"observation": "np.random.uniform(-1, 1, 2).astype(np.float32)"}, "reset(seed=123)` is non-det"),
+        (
+            "drifts",
+            {"next_observation": "np.full(2, 1 - 1 / (1 + self.steps), np.float32)"},
+            "two trajectories are not equivalent for the same seed",
+        ),
+    ],
+)
+def test_episodes_that_do_not_repeat_are_named_and_train(
+    own: Path, capsys: pytest.CaptureFixture[str], module: str, changed: dict[str, str], words: str
+) -> None:
+    (own / f"{module}.py").write_text(written(module, **changed))
+    assert checked(own, f"{module}:{module}-v0") == 0
+    output = capsys.readouterr().out
+    assert words in output
+    assert "Training runs. Without episodes that repeat, groups have no common start" in output
+    sys.modules.pop(module)
+
+
+@pytest.mark.parametrize(
+    ("module", "changed", "words"),
+    [
+        ("outside_space", {"observation": "np.full(2, 9.0, np.float32)"}, "2 of 2 numbers are out of bounds"),
+        ("leaves_later", {"next_observation": "np.full(2, self.steps * 0.05, np.float32)"}, "for example 1.0"),
+    ],
+)
+def test_numbers_beyond_their_bounds_are_named_and_train(
+    own: Path, capsys: pytest.CaptureFixture[str], module: str, changed: dict[str, str], words: str
+) -> None:
+    (own / f"{module}.py").write_text(written(module, **changed))
+    assert checked(own, f"{module}:{module}-v0") == 0
+    output = capsys.readouterr().out
+    assert words in output
+    assert "Training reads no bounds of such numbers, and takes them as they are" in output
+    sys.modules.pop(module)
+
+
+def test_digits_that_float16_loses_are_named(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = written("halved", observation="np.full(2, 0.123456789)").replace("np.float32)\n", "np.float16)\n")
+    (own / "halved.py").write_text(text)
+    assert checked(own, "halved:halved-v0") == 0
+    output = capsys.readouterr().out
+    assert "observation is float64, and is rounded to float16\n  Three digits stay" in output
+    sys.modules.pop("halved")
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_training_notes_evaluations_that_begin_elsewhere(
+    own: Path, capsys: pytest.CaptureFixture[str], repeats: bool
+) -> None:
+    module = f"starts_{repeats}"
+    generator = "self.np_random" if repeats else "np.random"
+    start = f"{generator}.uniform(-1, 1, 2).astype(np.float32)"
+    (own / f"{module}.py").write_text(written(module, observation=start, ends="True, False"))
+    recipe = own / "run.yaml"
+    recipe.write_text(RECIPE % f"{module}:{module}-v0")
+    short = ["run.max_steps=1", "env.num_envs=2", "rollout.num_steps=2", "evaluation.size=2"]
+    local = ["cluster.backend=local", f"run.dir={own / module}"]
+    assert main(["train", str(recipe), *short, *local]) == 0
+    output = capsys.readouterr()
+    noted = "evaluations begin with other observations each time" in " ".join((output.out + output.err).split())
+    assert noted is not repeats
+    sys.modules.pop(module)
+
+
+def test_a_generator_of_its_own_that_follows_the_seed_is_as_good(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    draws = "np.random.default_rng(seed).uniform(-1, 1, 2).astype(np.float32)"
+    text = written("own_generator", observation=draws).replace("super().reset(seed=seed)", "pass")
+    (own / "own_generator.py").write_text(text)
+    assert checked(own, "own_generator:own_generator-v0") == 0
+    assert "super().reset" not in capsys.readouterr().out
+    sys.modules.pop("own_generator")
+
+
+def test_options_that_training_does_not_pass_may_be_refused(own: Path) -> None:
+    refuses = "np.zeros(2, np.float32) if options is None else 1 / 0"
+    (own / "optionless.py").write_text(written("optionless", observation=refuses))
+    assert checked(own, "optionless:optionless-v0") == 0
+    sys.modules.pop("optionless")
 
 
 def test_starts_that_repeat_only_with_a_seed_are_enough(own: Path, capsys: pytest.CaptureFixture[str]) -> None:

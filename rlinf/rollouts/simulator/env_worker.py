@@ -221,7 +221,7 @@ class EnvWorker:
 
         def end() -> RolloutCoroutine[RolloutPart]:
             runs: list[EpisodeRun] = []
-            problem, last_failure = None, ""
+            problem, last_failure, other_starts = None, "", False
             tracks: dict[int, FilmTrack | None] = {}
             if filmed and video is not None:
                 # A sub-environment for each filmed episode, made with the first film.
@@ -232,12 +232,14 @@ class EnvWorker:
                 with vec_env.filming(video, [task.start_seed for task in filmed]):
                     runs.append((yield from collector.play(facts, filmed, (version,), greedy=greedy, brief=True)))
                 problem, last_failure = vec_env.problem, collector.vec_env.last_failure
+                other_starts = collector.other_starts
                 tracks = {task.start_seed: vec_env.track(task.start_seed) for task in filmed}
             if tasks:
                 evaluator = self._evaluator(len(tasks), words)
                 runs.append((yield from evaluator.play(facts, tasks, (version,), greedy=greedy, brief=True)))
                 # Those without a camera may have gone well.
                 last_failure = evaluator.vec_env.last_failure or last_failure
+                other_starts |= evaluator.other_starts
                 if words is not None:  # environments of a simulator may take gigabytes: one set of them is enough
                     self._evaluators.pop(words).vec_env.close()
             run = joined(runs)
@@ -253,6 +255,7 @@ class EnvWorker:
                 ],
                 problem,
                 last_failure,
+                other_starts,
             )
 
         return PipelinedRollout([], end)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import gymnasium
 import numpy as np
@@ -122,6 +123,10 @@ class EpisodeCollector:
         self._auto_reset = auto_reset
         self._tally = EpisodeTally(vec_env.num_envs)
         self.failure_count = FailureCount(max_failures, vec_env.num_envs, env_id)
+        self._starts: dict[int, bytes] = {}
+        """Digests of first observations, by the seed of the episode."""
+        self.other_starts = False
+        """Whether an episode began with another observation than an earlier one of the same seed."""
 
     def run(self, policy: ActingPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False) -> EpisodeRun:
         """All of ``tasks`` to their ends, with a policy of this process."""
@@ -143,6 +148,8 @@ class EpisodeCollector:
         Noise is keyed by (run seed, rollout, row, attempt), the rollout being ``key``; ``greedy`` needs none.
         """
         usable = range(self.vec_env.num_envs) if env_indices is None else env_indices
+        if not brief:  # seeds of training do not come again
+            self._starts.clear()
         waiting = [(task, 0) for task in reversed(tasks)]
         busy: dict[int, _Running] = {}
         state = np.zeros((self.vec_env.num_envs, policy.state_size), dtype=np.float32)
@@ -163,6 +170,7 @@ class EpisodeCollector:
                 names: tuple[int | str, ...] = ("act", *key, task.row, attempt)
                 stream = None if greedy else NoiseStream(policy.noise_kind, policy.noise_size, self._seed, *names)
                 busy[env_index] = _Running(task, attempt, stream, policy.noise_hold)
+                self._compare_start(env_index, task.start_seed)
                 state[env_index] = 0.0
                 self._tally.clear(env_index)
             now = sorted(busy)
@@ -187,6 +195,14 @@ class EpisodeCollector:
                     waiting.append((broken.task, broken.attempt + 1))
         run.episodes.sort(key=lambda episode: episode.task.row)
         return run
+
+    def _compare_start(self, env_index: int, seed: int) -> None:
+        """Compare the first observation of an episode with that of an earlier one of the same ``seed``."""
+        digest = blake2b(digest_size=16)
+        for leaf in self.vec_env.observations.values():
+            digest.update(leaf[env_index].tobytes())
+        start = digest.digest()
+        self.other_starts |= self._starts.setdefault(seed, start) != start
 
     def _next_for(self, env_index: int, waiting: Sequence[tuple[EpisodeTask, int]]) -> int:
         """Find the position in ``waiting`` of the sub-environment's next episode.

@@ -334,7 +334,10 @@ class FragmentCollector:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Rebuilds every sub-environment: reset with the episode's seed, then the recorded actions again."""
+        """Rebuilds every sub-environment: reset with the episode's seed, then the recorded actions again.
+
+        An episode that ends before its last recorded action does not repeat; its sub-environment begins the next one.
+        """
         self.failure_count.total = state["failures"]
         if state["recurrent_state"] is None:
             return
@@ -343,15 +346,27 @@ class FragmentCollector:
         self._history.begin(self._all)
         self._vec_env.reset(self._all, [self._episode_seed(env_index) for env_index in self._all])
         self._history.load(state["actions"])
+        over: list[int] = []
         for env_index, actions in enumerate(state["actions"]):
-            for action in actions:
-                for part in action if self._chunk > 1 else [action]:
-                    self._vec_env.step([env_index], part[None])
+            played = (part[None] for action in actions for part in (action if self._chunk > 1 else [action]))
+            if any(self._ends(env_index, part) for part in played):
+                over.append(env_index)
         self._fresh[:] = state["fresh"]
         self._tally.totals[:] = state["totals"]
         self._tally.lengths[:] = state["lengths"]
         self._tally.succeeded[:] = state["succeeded"]
         self._tally.has_success[:] = state.get("told", state["succeeded"])  # older checkpoints lack it
+        for env_index in over:
+            self._tally.clear(env_index)
+        self._begin(over)
+
+    def _ends(self, env_index: int, action: np.ndarray) -> bool:
+        """Repeat a recorded action [1, ...]; return whether the episode ends or fails with it."""
+        result = self._vec_env.step([env_index], action)
+        if result.failed:
+            self._vec_env.restart(env_index)
+        ended = result.terminated | result.truncated
+        return bool(result.failed) or (len(ended) == 1 and bool(ended[0]))  # native vector environments step all
 
 
 def _joined(timesteps: Granularity, outputs: Sequence[Sequence[PolicyOutput]], executed: torch.Tensor) -> PolicyOutput:

@@ -66,6 +66,8 @@ class RolloutPart:
     """Why there is no video, if one was requested."""
     last_failure: str = ""
     """An account of the newest failure of an environment; empty where none has failed."""
+    other_starts: bool = False
+    """Whether an episode of an evaluation began elsewhere than an earlier one of the same seed."""
 
 
 def report_success(records: Sequence[EpisodeRecord]) -> bool:

@@ -49,6 +49,8 @@ class VectorEvaluation:
     """The name of the start state of each record (:func:`start_name`)."""
     traces: list[EpisodeTrace]
     problem: str | None = None
+    other_starts: bool = False
+    """Whether an episode began elsewhere than in an earlier evaluation of the same seed."""
 
 
 class VectorRollout:
@@ -129,6 +131,7 @@ class VectorRollout:
             [start_name(env, self._mixture, tasks[record.key].start_seed) for record in records],
             [trace for part in parts for trace in part.traces],
             parts[0].problem,
+            any(part.other_starts for part in parts),
         )
 
     def demonstrations(self, episodes: int, perturbation: float, round: int = 0) -> list[Demonstrations]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.env_contract import (
     SUCCESS_KEYS,
     EnvContractError,
+    first_observation,
     flag,
     number,
     parts,
@@ -40,6 +42,8 @@ _MASK = "action_mask"
 """The key of observations and infos by which environments name the actions that are possible now."""
 _AT_ONCE = "truncates after 1 step"
 _NOT_FINITE, _UNEQUAL = "not finite", "are not equivalent for the same seed"
+_ABOUT_GENERATOR = re.compile(r"_np_random|`\.np_random`|random number generator to have|random generates")
+"""The checker's messages on environments that do not draw from gymnasium's generator."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
     if lacks:
         close_quietly(env)
         return [Remark(f"it has no {' and no '.join(lacks)}", True)]
-    read_otherwise: set[str] = set()
+    read_otherwise: dict[str, str] = {}
     for name in ("reset", "step"):
         setattr(env, name, _as_read(env, name, step_timeout_s if can_interrupt() else 0.0, read_otherwise))
     remarks: list[Remark] = []
@@ -101,10 +105,13 @@ def remarks_on(env: gymnasium.Env, success_key: str = "success", step_timeout_s:
     if any(_NOT_FINITE in remark.message for remark in walked):
         # NaN differs from itself: two equal episodes seem to differ.
         remarks = [remark for remark in remarks if _UNEQUAL not in remark.message]
+    if not walked:
+        # Equal episodes came of equal seeds: a generator of the environment's own is as good.
+        remarks = [remark for remark in remarks if not _ABOUT_GENERATOR.search(remark.message)]
     if env.has_wrapper_attr("random_legal_action"):
         raised = []  # gymnasium's checker takes illegal actions too
     remarks += walked or raised or _masks(env)
-    remarks += [Remark(words, False) for words in sorted(read_otherwise)]
+    remarks += [Remark(words, False) for words in sorted(read_otherwise.values())]
     unreported = unreported_success(success_key, infos.keys)
     if unreported and (infos.of_whole_episodes or not infos.keys.isdisjoint(SUCCESS_KEYS)):
         remarks.append(Remark(unreported, False))
@@ -166,7 +173,7 @@ def _random_trajectory(
     """Record (observation, reward, terminated, truncated) of every step, and remarks; stop at the first of these."""
     for seed in _SEEDS:
         with _naming(f"reset({seed=})"):
-            observation, _ = env.reset(seed=seed)
+            observation = first_observation(env.reset(seed=seed))
         trajectory.append((observation, 0.0, False, False))
         _check_observation(env, observation, f"reset({seed=})", remarks)
         for step in range(1, _STEPS + 1):
@@ -197,11 +204,11 @@ class _SlowError(Exception):
     """A call of the environment did not return in time; the message names the call."""
 
 
-def _as_read(env: gymnasium.Env, name: str, seconds: float, otherwise: set[str]) -> Callable[..., Any]:
+def _as_read(env: gymnasium.Env, name: str, seconds: float, otherwise: dict[str, str]) -> Callable[..., Any]:
     """Return ``env.reset`` or ``env.step`` with a time limit, its own signature, and results as training reads them.
 
-    Observations have the dtype of their space and are copies; an info of None is empty. ``otherwise`` is given
-    which observations were of another type.
+    Observations have the dtype of their space and are copies, and numbers are within its bounds; an info of None is
+    empty. ``otherwise`` is given which observations were not so, first examples by name.
     """
     call = getattr(env, name)
     parameters = inspect.signature(call).parameters.values()
@@ -210,6 +217,8 @@ def _as_read(env: gymnasium.Env, name: str, seconds: float, otherwise: set[str])
 
     @functools.wraps(call)
     def method(*args: Any, **named: Any) -> Any:
+        if named.get("options") == {}:  # as the checker calls it; training passes None
+            named["options"] = None
         try:
             with deadline(seconds):
                 returned = call(*args, **{**dict.fromkeys(required), **named})
@@ -225,8 +234,8 @@ def _as_read(env: gymnasium.Env, name: str, seconds: float, otherwise: set[str])
     return method
 
 
-def _cast(space: spaces.Space, value: Any, name: str, otherwise: set[str]) -> Any:
-    """Return a copy of ``value`` in the dtype of its space; as it is where training would refuse it."""
+def _cast(space: spaces.Space, value: Any, name: str, otherwise: dict[str, str]) -> Any:
+    """Return a copy of ``value`` in the dtype and bounds of its space; as it is where training would refuse it."""
     if isinstance(space, spaces.Dict) and isinstance(value, Mapping):
         return {
             key: _cast(space[key], part, f"{name}.{key}", otherwise) if key in space.spaces else part
@@ -242,10 +251,24 @@ def _cast(space: spaces.Space, value: Any, name: str, otherwise: set[str]) -> An
         return copied(value)
     if cast.shape != space.shape:
         return copied(value)
-    if isinstance(space, spaces.Box) and getattr(value, "dtype", None) != space.dtype:
-        dtype = value.dtype if isinstance(value, np.ndarray) else kind_of(value)
-        otherwise.add(f"{name} is {dtype}, and is read as {space.dtype}")
+    if isinstance(space, spaces.Box):
+        if getattr(value, "dtype", None) != space.dtype:
+            dtype = value.dtype if isinstance(value, np.ndarray) else kind_of(value)
+            otherwise.setdefault(f"{name} dtype", f"{name} is {dtype}, and is read as {space.dtype}")
+            if space.dtype == np.float16 and not np.array_equal(cast, value):
+                otherwise[f"{name} dtype"] = f"{name} is {dtype}, and is rounded to {space.dtype}"
+        cast = _bounded(space, cast, name, otherwise)
     return cast[()] if isinstance(space, spaces.Discrete) else cast
+
+
+def _bounded(space: spaces.Box, numbers: np.ndarray, name: str, otherwise: dict[str, str]) -> np.ndarray:
+    """Return ``numbers`` within the bounds of their space, which no policy reads but for pixels and tokens."""
+    beyond = (numbers < space.low) | (numbers > space.high)
+    read = numbers.dtype.kind not in "fi" or name.endswith("tokens")
+    if read or not beyond.any() or not (np.abs(numbers) <= LARGEST).all():
+        return numbers
+    otherwise.setdefault(f"{name} bounds", f"{name}: {_outside_box(space, numbers)}")
+    return np.clip(numbers, space.low, space.high)
 
 
 class _RaisedError(Exception):

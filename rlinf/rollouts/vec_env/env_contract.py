@@ -10,6 +10,7 @@ import numpy as np
 
 from rlinf.base.errors import UserError
 from rlinf.base.reward_value import RewardValueError, reward_value
+from rlinf.base.user_code import kind_of
 
 SUCCESS_KEYS = ("is_success", "success", "task_success", "solved", "succeeded")
 """Keys by which infos usually name success."""
@@ -30,6 +31,17 @@ def parts(returned: Any, method: str) -> Any:
             f"{method}() returned {description} instead of the {count} of gymnasium's interface ({_PARTS[method]})"
         )
     return returned
+
+
+def first_observation(returned: Any) -> Any:
+    """Return the observation of what `reset` gave; raise EnvContractError if there is no info next to it.
+
+    An observation of two parts alone, as environments of gym return it, is no such pair.
+    """
+    observation, info = parts(returned, "reset")
+    if info is not None and not isinstance(info, Mapping):
+        raise EnvContractError(f"reset() returned {kind_of(info)} as its info, which must be a dictionary")
+    return observation
 
 
 def number(reward: Any) -> float:

@@ -33,7 +33,7 @@ from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadli
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.arrays import host_array, like_observations
 from rlinf.rollouts.vec_env.mixture import MixtureEnv, task_options
-from rlinf.rollouts.vec_env.registered_by import registration_advice, version_advice
+from rlinf.rollouts.vec_env.registered_by import OF_GYM, registered_in_gym, registration_advice, version_advice
 from rlinf.rollouts.wrappers import ActionMask, IgnoreTerminations, ResetStateIds
 from rlinf.schema import EnvConfig
 from rlinf.schema.derived import OTHER_WORDS
@@ -132,6 +132,8 @@ def _construction_errors(options: EnvConfig) -> Iterator[None]:
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound, gymnasium.error.VersionNotFound) as error:
         if advice := version_advice(options.id):
             raise EnvNotFoundError(f"env.id {options.id!r} is not registered: {advice}") from error
+        if registered_in_gym(options.id):
+            raise EnvNotFoundError(f"env.id {options.id!r} is registered with gym: {OF_GYM}") from error
         raise EnvNotFoundError(
             f"env.id {options.id!r} is not registered{_meant(options.id)}: {error} If a package registers it, name the "
             "package: 'package:Id'; simulators of this project are 'rlinf_envs:rlinf/...'"

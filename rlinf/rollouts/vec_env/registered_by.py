@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,12 @@ _MOVED: tuple[tuple[re.Pattern[str], str], ...] = (
 """Versions that packages other than gymnasium no longer have, and the one that follows them."""
 _VERSIONS = 20
 """Numbers of versions that are tried."""
+OF_GYM = (
+    "gymnasium has replaced it, and has a registry of its own. Write `import gymnasium as gym` where it is registered, "
+    "and gymnasium's reset and step. Or name a function of your own (module:function) that wraps it, by shimmy's "
+    "GymV26CompatibilityV0"
+)
+"""What to do about an environment of gym."""
 
 
 def registering_module(env_id: str) -> str | None:
@@ -93,6 +100,13 @@ def version_advice(env_id: str) -> str:
     """Return which versions of an id to write instead of one that gymnasium does not make; empty for all else."""
     others = versions_instead(env_id)
     return f"gymnasium makes no {env_id.rpartition(':')[2]}: write {' or '.join(others)}" if others else ""
+
+
+def registered_in_gym(env_id: str) -> bool:
+    """Return whether a module has registered ``env_id`` with gym."""
+    gym = sys.modules.get("gym.envs.registration")
+    registry = getattr(gym, "registry", {})
+    return env_id.rpartition(":")[2] in getattr(registry, "env_specs", registry)  # the former before gym 0.26
 
 
 def registration_advice(env_id: str) -> str:

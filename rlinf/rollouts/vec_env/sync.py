@@ -13,7 +13,7 @@ from rlinf.data.goals import GoalRewards
 from rlinf.data.spaces import Arrays, empty_leaves, write_observation
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.vec_env.env_contract import flag, number, parts, success_of
+from rlinf.rollouts.vec_env.env_contract import first_observation, flag, number, parts, success_of
 from rlinf.rollouts.vec_env.goal_rewards import goal_rewards
 from rlinf.rollouts.vec_env.make_env import DRAWS, make_env, make_in_time, may_skip_pictures
 from rlinf.rollouts.vec_env.vec_env import ObservationCheck, StepResult, close_quietly, require_alike
@@ -82,8 +82,7 @@ class SyncVecEnv:
             try:
                 with self._folder, deadline(self._timeout_s):
                     returned = self._envs[env_index].reset(seed=int(seed) % 2**31)
-                observation, _ = parts(returned, "reset")
-                write_observation(self.observations, env_index, observation)
+                write_observation(self.observations, env_index, first_observation(returned))
             except _RAISED as error:
                 failed[position] = self._account(error)
         self.last_failure = self._check.mark(failed, env_indices, self.observations) or self.last_failure

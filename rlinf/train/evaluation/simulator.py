@@ -18,6 +18,10 @@ from rlinf.train.evaluation.text import Evaluation
 
 _STEPS, _DIMENSIONS = 1_024, 16
 """Of an episode's course: what is kept for people to read."""
+_OTHER_STARTS = (
+    "evaluations begin with other observations each time, although the seeds are equal: compare them only over many "
+    "episodes. An environment repeats if reset calls super().reset(seed=seed) and all draws are from self.np_random"
+)
 
 
 class VectorEvaluator:
@@ -25,6 +29,7 @@ class VectorEvaluator:
 
     def __init__(self, rollout: VectorRollout, options: EvaluationConfig, folder: Path) -> None:
         self.rollout, self.options, self.folder = rollout, options, folder
+        self._reported = False
 
     def evaluate(self, video: Path | None = None) -> Evaluation:
         """Play all episodes; film the first few into ``video``."""
@@ -36,6 +41,9 @@ class VectorEvaluator:
             metrics |= _success_metrics(WITH_WORDS[words], answered.records)
         notes = [f"no video: {done.problem}"] if done.problem is not None else []
         name = video.name if video is not None and not notes else None
+        if done.other_starts and not self._reported:
+            self._reported = True
+            notes.append(_OTHER_STARTS)
         # Episodes whose environment broke every time are missing from eval/return/n.
         metrics |= {"eval/failures": float(self.rollout.failures - failed_before)}
         episodes = [_episode(trace, name) for trace in done.traces]

@@ -25,6 +25,36 @@ from rlinf.schema import EnvConfig
 FAULTY = "rlinf_envs:rlinf/FaultyCartPole-v0"
 
 
+class Unseeded(CartPoleEnv):
+    """Starts do not follow the seed."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(options=options)
+
+
+class Fuse(gymnasium.Env):
+    """Ends after ``length`` steps, and takes none after that."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 100.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    length = 50
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        if self.steps == self.length:
+            raise RuntimeError("the episode is over")
+        self.steps += 1
+        return np.full(1, self.steps, np.float32), 1.0, self.steps == self.length, False, {}
+
+
+gymnasium.register("Unseeded-v0", entry_point=Unseeded, max_episode_steps=10)
+gymnasium.register("Fuse-v0", entry_point=Fuse)
+
+
 def build_policy(observation_space, action_space, options=None):
     torch.manual_seed(0)
     return ActorCritic(observation_space, action_space, options or ActorCriticOptions(hidden_sizes=(16,)))
@@ -161,6 +191,24 @@ def test_a_resumed_rollout_goes_on_as_if_nothing_had_happened(env_id, policy):
     torch.testing.assert_close(expected.bootstrap_values, got.bootstrap_values, rtol=0, atol=0)
     for name in ("rollout/env_steps_total", "rollout/episodes"):
         assert metrics[name] == got_metrics[name]
+
+
+def test_an_episode_that_does_not_repeat_is_not_continued_after_its_end(monkeypatch):
+    before = rollout("Fuse-v0")
+    before.collect(0)
+    monkeypatch.setattr(Fuse, "length", 30)
+    after = rollout("Fuse-v0")
+    after.load_state_dict(copy.deepcopy(before.state_dict()))
+    batch, metrics = after.collect(1)
+    assert batch.inputs.observations["observation"][:, 0].tolist() == [[0.0]] * 4
+    assert (metrics["env/failures"], metrics["rollout/episode_len"]) == (0.0, 30.0)
+
+
+@pytest.mark.parametrize(("env_id", "other"), [("CartPole-v1", False), ("Unseeded-v0", True)])
+def test_evaluations_that_do_not_begin_alike_are_marked(env_id, other):
+    it = rollout(env_id, num_envs=2, env={"vectorization": "sync"})
+    assert not it.evaluate(3).other_starts
+    assert it.evaluate(3).other_starts is other
 
 
 @pytest.mark.parametrize("layout", ["fragments", "episodes"])

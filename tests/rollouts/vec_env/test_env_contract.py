@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env import vec_env
 from rlinf.rollouts.vec_env.env_checker import remarks_on
 from rlinf.rollouts.vec_env.make_env import EnvArgumentsError, EnvNotFoundError, make_env, make_native_env
@@ -48,6 +50,61 @@ def stepped(space: spaces.Space = NUMBERS, **returned: Any) -> tuple[SyncVecEnv,
     envs = SyncVecEnv(options, 1, lambda _: Returning(space, **returned))
     assert not envs.reset([0], [0])
     return envs, envs.step([0], np.ones((1, 2), np.float32))
+
+
+class OfGym(Returning):
+    """Written for gym: ``start`` is the body of its reset, without a seed among the arguments."""
+
+    def __init__(self, start: Callable[[gymnasium.Env], Any]) -> None:
+        super().__init__()
+        self.start = start
+
+    def reset(self) -> Any:  # type: ignore[override]
+        return self.start(self)
+
+
+class OfPairs(Returning):
+    """Returns an observation of two parts, and no info."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return np.zeros(4, np.float32), np.zeros(4, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (OfGym(lambda _: np.zeros(4, np.float32)), "gymnasium calls reset(self, *, seed=None, options=None)"),
+        (OfPairs(), "reset() returned a ndarray as its info, which must be a dictionary"),
+    ],
+)
+def test_a_reset_as_in_gym_fails_with_that_of_gymnasium(env: gymnasium.Env, words: str) -> None:
+    envs = SyncVecEnv(EnvConfig("any", step_timeout_s=0.0), 1, lambda _: env)
+    assert envs.reset([0], [0]) == {0: "failures"}
+    assert words in envs.last_failure
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (AttributeError("'Packing' object has no attribute 'seed'"), "have no seed(): reset(seed=seed) seeds"),
+        (
+            AttributeError("'numpy.random._generator.Generator' object has no attribute 'randint'"),
+            "it has random, normal and integers",
+        ),
+        (AttributeError("'dict' object has no attribute 'all'"), "gymnasium.registry is a dictionary"),
+        (TypeError("register() got an unexpected keyword argument 'timestep_limit'"), "takes max_episode_steps"),
+        (ImportError("cannot import name 'rendering' from 'gymnasium.envs.classic_control'"), "draw with pygame"),
+        (AttributeError("module 'gymnasium.utils.seeding' has no attribute 'hash_seed'"), "has np_random alone"),
+        (FutureWarning("the keyword is deprecated"), "warnings.filterwarnings('error')"),
+    ],
+)
+def test_the_account_of_an_error_names_the_remedy(error: Exception, words: str) -> None:
+    assert words in account_of(error)
+
+
+def test_an_error_of_another_kind_has_no_remedy_of_gym() -> None:
+    account = account_of(AttributeError("'NoneType' object has no attribute 'seed'"))
+    assert account == "AttributeError: 'NoneType' object has no attribute 'seed'"
 
 
 @pytest.mark.parametrize(

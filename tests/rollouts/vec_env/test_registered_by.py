@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from rlinf.base.errors import UserError
@@ -59,3 +62,10 @@ def test_a_version_that_is_not_made_is_answered_with_those_that_are(env_id: str,
 def test_an_id_without_a_version_needs_the_same_extra() -> None:
     assert simulator_extra("Hopper") == Extra("mujoco", "env.id: Hopper", "Hopper")
     assert simulator_extra("Ants-v0") is None
+
+
+@pytest.mark.parametrize("registry", [{"Fishing-v1": None}, SimpleNamespace(env_specs={"Fishing-v1": None})])
+def test_an_id_of_gyms_own_registry_is_called_that(registry: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gym.envs.registration", SimpleNamespace(registry=registry))
+    with pytest.raises(EnvNotFoundError, match="'Fishing-v1' is registered with gym: gymnasium has replaced it"):
+        make_env(EnvConfig("Fishing-v1"))
