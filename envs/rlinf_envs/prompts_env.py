@@ -72,8 +72,8 @@ class PromptsEnv(ListedQuestions):
             raise SettingError(f"limit must be at least 1, got {limit}")
         if "correctness" in reward:
             raise SettingError(
-                "reward.correctness is the verdict of a verifier, and rlinf/Prompts-v0 has none. For mathematical answers "
-                "set env.id: rlinf_envs:rlinf/Math-v0, for answers of letters or words reward: {exact: 1.0}"
+                "reward.correctness is the verdict of a verifier, and rlinf/Prompts-v0 has none. For mathematical "
+                "answers set env.id: rlinf_envs:rlinf/Math-v0, for answers of letters or words reward: {exact: 1.0}"
             )
         rewards = RewardSum(reward, custom_timeout_s=reward_timeout, custom_memory_mb=reward_memory_mb)
         if not rewards.weights:
