@@ -32,10 +32,10 @@ def of_verl(folder: Path, text: str) -> Sheet:
     return imported("verl", script, (), Options(rows=6400))
 
 
-CONDITIONS = {
+CONDITIONS = (
     "if [ $NODE_RANK == 0 ]\nthen\nray start --head &\nCOMMAND\nelse\nray start --address=$HEAD:8266\nfi\n",
     "if nvidia-smi > /dev/null; then\n  COMMAND\nfi\n",
-}
+)
 
 
 @pytest.mark.parametrize("text", CONDITIONS)
