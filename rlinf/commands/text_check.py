@@ -150,7 +150,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         for label, note in held_out.items()
         if note and note != facts.notes.get(label)
     ]
-    demonstrated_texts = ["\n".join(text for text, _ in one.turns) for one in demonstrated]
+    demonstrated_texts = [one.text for one in demonstrated]
     report.lines += _shown(config, renderers[0], tasks, rendered, demonstrated_texts)
     report.lines += _pictures(config, tokenizer, renderers[0], prompts)
     for member, own in zip(members, facts.members or (facts,), strict=True):

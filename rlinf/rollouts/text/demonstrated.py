@@ -40,6 +40,11 @@ class Demonstration:
         return cls(observed(prompt), (str(responses),))
 
     @property
+    def text(self) -> str:
+        """Everything after the prompt in one text, a line or more for each turn."""
+        return "\n".join(text for text, _ in self.turns)
+
+    @property
     def turns(self) -> list[tuple[str, bool]]:
         """Everything after the prompt, in order: a text, and whether it is the policy's."""
         texts: list[tuple[str, bool]] = []

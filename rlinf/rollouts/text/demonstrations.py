@@ -13,7 +13,7 @@ from rlinf.data.batch import Batch
 from rlinf.data.pictures import described, pictures_of
 from rlinf.rollouts.text.conversation import Row, TextEnvs
 from rlinf.rollouts.text.demonstrated import Demonstration
-from rlinf.rollouts.text.hints import demonstrated, hinted_prompt
+from rlinf.rollouts.text.hints import hinted_prompt
 from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
 from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
@@ -58,7 +58,7 @@ class TextDemonstrations:
         if not self._sft.steps or self._sft.data is not None:
             return {}
         (one,) = self._envs.demonstrations("train", [0])
-        texts = map(described, (one.prompt, "\n".join(text for text, _ in one.turns)))
+        texts = map(described, (one.prompt, one.text))
         short = [textwrap.shorten(text, _NOTE_CHARS, placeholder=" ...") for text in texts]
         return {"sft imitates, for example": " -> ".join(short)}
 
@@ -88,7 +88,7 @@ class TextDemonstrations:
 
     def _hinted(self, one: Demonstration) -> str:
         """Return the prompt of a demonstration with the teacher's hint."""
-        prompt = hinted_prompt(self._hint or "", prompt=one.prompt, answer=one.answer, demonstration=demonstrated(one))
+        prompt = hinted_prompt(self._hint or "", prompt=one.prompt, answer=one.answer, demonstration=one.text)
         if prompt is None:
             raise UserError(f"sft.hinted: the environment gives no answer to {described(one.prompt)!r}. Set it to 0.")
         return prompt

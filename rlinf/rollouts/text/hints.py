@@ -35,11 +35,6 @@ def hinted_prompt(
     return _PARTS.sub(lambda result: values[result[1]], hint)
 
 
-def demonstrated(one: Demonstration) -> str:
-    """Return what a hint has for ``{demonstration}``: all texts after the prompt, a line or more each."""
-    return "\n".join(text for text, _ in one.turns)
-
-
 def add_hints(
     rows: Sequence[Row],
     hint: str,
@@ -63,7 +58,7 @@ def add_hints(
     worked: dict[int, str] = {}
     if DEMONSTRATION in hint:
         task_ids = sorted({row.task_id for row in rows})
-        worked = dict(zip(task_ids, map(demonstrated, demonstrations(task_ids)), strict=True))
+        worked = dict(zip(task_ids, (one.text for one in demonstrations(task_ids)), strict=True))
     correct: dict[int, list[Row]] = {}
     for row in rows if "{solution}" in hint else ():
         if row.verdict == "correct" and not row.lost:
